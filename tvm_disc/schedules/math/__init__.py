@@ -1,1 +1,1 @@
-"""Transcendental functions as vector code with stated error bounds."""
+"""Transcendental functions as vector code, with a stated error bound for each."""

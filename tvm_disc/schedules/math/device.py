@@ -1,4 +1,4 @@
-"""Native math functions of a device, called where the CPU code emits arithmetic.
+"""Native math functions of a device, which replace the arithmetic that the CPU code emits.
 
 Their accuracy is that of the vendor's library. CUDA's math library states at most 2 ulp for the
 functions used here, except ``powf`` (4), ``tanf`` (4), ``sinhf`` and ``atanhf`` (3), ``acoshf``
@@ -23,7 +23,7 @@ _HALF = "float16"
 
 
 def _library(name: str) -> Function:
-    """Return a call of a C math function, in the operands' type; float16 is computed in float32."""
+    """Return a function that emits a call of a C math function; float16 is computed in float32."""
 
     def call(*operands: Expr) -> Expr:
         dtype = dtype_of(operands[0])
@@ -37,7 +37,10 @@ def _library(name: str) -> Function:
 
 
 def _own(name: str) -> Function:
-    """Return a call of a function that every device module defines, for float and double."""
+    """Return a function that emits a call of a function that each device module defines.
+
+    The call is in float32 or float64; float16 is computed in float32.
+    """
 
     def call(x: Expr) -> Expr:
         dtype = dtype_of(x)
@@ -58,7 +61,9 @@ NATIVE: dict[str, Function] = {
 
 
 def native_on_device(name: str, otherwise: Function) -> Function:
-    """Return ``otherwise`` with a native call of ``name`` in code for a device."""
+    """Return a function that emits a native call of ``name`` on a device, and ``otherwise`` on a
+    CPU.
+    """
     native = NATIVE[name]
 
     @wraps(otherwise)

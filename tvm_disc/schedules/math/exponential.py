@@ -1,9 +1,10 @@
-"""Bodies of the exponential, logarithm and power functions; ``functions`` states their contract.
+"""Code of the exponential, logarithm and power functions; ``functions`` states their contract.
 
-``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions", with
-integer scaling. ``tanh`` and ``sinh`` are computed from ``expm1``. ``erf`` is a polynomial near 0
-and ``1 - exp(polynomial)`` beyond. ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0, and beyond ``relu(x)
-- |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail. ``pow`` is
+``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions"; they
+scale by an addition to the exponent bits. ``tanh`` and ``sinh`` are computed from ``expm1``.
+``erf`` is a polynomial near 0, and ``1 - exp(polynomial)`` for larger arguments. ``gelu`` is
+``x*(1/2 + x*P(x^2))`` near 0, and ``relu(x) - |x|*Phi(-|x|)`` for larger arguments, where the
+second term is relatively accurate even if it is small. ``pow`` is
 ``exp2(y*log2(x))`` with a float64 logarithm.
 """
 
@@ -33,7 +34,8 @@ NAN = float("nan")
 FLT_MAX = 3.4028234663852886e38
 LN2 = 0.6931471805599453
 
-# log(erfc(a)) on [0.92, 4] and erf(a)/a - 1 in a^2 on [0, 0.93].
+# ERF_SMALL: erf(a)/a - 1 in powers of a^2, for a in [0, 0.93]. ERF_LARGE: log(erfc(a)), for a in
+# [0.92, 4].
 ERF_SMALL = (
     0.12837916612625122,
     -0.3761262893676758,
@@ -53,7 +55,7 @@ ERF_LARGE = (
     0.0001959387445822358,
 )
 
-# log2(1+f)/f, float64 coefficients for a float32 result.
+# log2(1+f)/f in powers of f; float64 coefficients for a float32 result
 LOG2_F64 = (
     1.4426950408686194,
     -0.7213475208699884,
@@ -99,10 +101,10 @@ def exp_nonpositive(x: Expr) -> Expr:
 
 
 def _exp_native(b: ScalarBody) -> Expr:
-    """Return ``2^(k/16) * 2^n * e^f``, scaled by an instruction that handles overflow and
-    denormals.
+    """Return ``2^(k/16) * 2^n * e^f``; an instruction that handles overflow and denormals scales by
+    2^n.
 
-    For infinite and huge arguments ``f`` is meaningless; it is clamped, and their scale alone
+    For infinite and huge arguments ``f`` has no meaning. It is clamped, and the scale alone
     determines the result.
     """
     to_sixteenth = b.c(ROUNDING / llvm_ops.TABLE)
@@ -128,8 +130,9 @@ def exp2(x: Expr) -> Expr:
 
 
 def _decay(b: ScalarBody, reach: float) -> tuple[Expr, Expr, Expr]:
-    """Return ``(n, p, e)`` with ``exp(-min(|x|, reach)) = 2^n * p``; ``e`` is the same, but
-    inexact below 2^-64.
+    """Return ``(n, p, e)`` with ``exp(-min(|x|, reach)) = 2^n * p``, and ``e`` equal to that value.
+
+    If the value is below 2^-64, ``e`` is inexact.
     """
     clean = b.let("t", tirx.max(-b.abs(b.x), b.c(-reach)))
     n, f = b.exp_reduce(clean, clean)
@@ -172,7 +175,7 @@ def tanh(x: Expr) -> Expr:
     n, f = b.exp_reduce(b.let("t2", t + t), t + t)
     p = b.expm1_poly(f)
     s = b.let("s", b.pow2(n))
-    e = b.let("e", b.fma(p, s, s - b.c(1.0)))  # expm1(2t)
+    e = b.let("e", b.fma(p, s, s - b.c(1.0)))  # e = expm1(2t)
     result = b.with_sign(e / (e + b.c(2.0)), b.x)
     return b.done(b.or_nan(result))
 
@@ -194,7 +197,9 @@ def erf(x: Expr) -> Expr:
 
 
 def _erf_native(b: ScalarBody, a: Expr) -> Expr:
-    """Return a polynomial around the nearest of sixteen points; the last one ends in exactly 1."""
+    """Return erf as a polynomial around the nearest of 16 points; the last one reaches
+    exactly 1.
+    """
     end = b.c(ERF_END)
     clean = b.let("t", b.select(a > end, end, a))
     index = b.let("i", b.bits(clean + b.c(ROUNDING / 2**ERF_DIGITS)))
@@ -208,9 +213,9 @@ def _erf_native(b: ScalarBody, a: Expr) -> Expr:
 def erfc(x: Expr) -> Expr:
     """Return 1 - erf(x); see :mod:`tvm_disc.schedules.math.functions` for bounds.
 
-    It is a polynomial near 0, and beyond ``exp(-a^2) * P(a)`` with ``a = |x|``, subtracted from 2
-    for negative x. The square is computed in two parts, the high one exact, so that its rounding
-    error does not affect the exponential.
+    With ``a = |x|``, erfc is a polynomial near 0, and ``exp(-a^2) * P(a)`` for larger ``a``, which
+    is subtracted from 2 if x is negative. The square is computed as an exact high part and a low
+    part, so that its rounding error does not affect the exponential.
     """
     b = ScalarBody(x)
     a = b.let("a", tirx.min(b.abs(b.x), b.c(10.3)))
@@ -221,7 +226,7 @@ def erfc(x: Expr) -> Expr:
     p = b.expm1_poly(b.let("g", f + rest))
     w = b.let("w", a + b.c(ERFC_K))
     t = b.let("t", (a - b.c(ERFC_K)) / w)
-    # scale_gradual requires numbers of order 1: 16*erfcx(a) is between 0.8 and 16.
+    # The operand of scale_gradual must be of order 1: 16*erfcx(a) is between 0.8 and 16.
     scaled = b.let("q", b.poly(t, [16.0 * c for c in ERFC_TAIL]) / w)
     tail = b.let("v", b.scale_gradual(b.let("m", b.fma(scaled, p, scaled)), n - b.i(4)))
     far = b.select(b.x < b.c(0.0), b.c(2.0) - tail, tail)
@@ -232,14 +237,15 @@ def erfc(x: Expr) -> Expr:
 def expm1(x: Expr) -> Expr:
     """Return e**x - 1; see :mod:`tvm_disc.schedules.math.functions` for bounds.
 
-    Half of the result is computed first, so that ``2^(n-1)`` is finite wherever the result is.
+    Half of the result is computed first, because ``2^n`` may overflow although the result is
+    finite; ``2^(n-1)`` does not.
     """
     b = ScalarBody(x)
     inside = tirx.And(b.x >= b.c(-30.0), b.x <= b.c(b.fmt.exp_over))
     n, f = b.exp_reduce(b.let("t", b.select(inside, b.x, b.c(0.0))), b.x)
     half = b.let("s", b.pow2(n - b.i(1)))
     value = b.fma(b.expm1_poly(f), half, half - b.c(0.5))
-    # The result has the sign of x, also where it is 0.
+    # The result has the sign of x, even if the result is 0.
     result = b.with_sign(b.abs(b.let("v", value + value)), b.x)
     result = b.select(b.x > b.c(b.fmt.exp_over), b.c(INF), result)
     return b.done(b.or_nan(b.select(b.x < b.c(-30.0), b.c(-1.0), result)))
@@ -270,7 +276,7 @@ def gelu_erf(x: Expr) -> Expr:
 
 
 def _sinh_parts(b: ScalarBody) -> tuple[Expr, Expr]:
-    """Return ``(|x|, exp(|x|)/2)``; the second is inf exactly where sinh and cosh overflow."""
+    """Return ``(|x|, exp(|x|)/2)``; the second is inf if and only if sinh and cosh overflow."""
     a = b.let("a", b.abs(b.x))
     clean = b.let("t", tirx.min(a, b.c(89.5)))
     n, f = b.exp_reduce(clean, clean)
@@ -295,8 +301,8 @@ def cosh(x: Expr) -> Expr:
 
 
 def _log_edges(b: ScalarBody, result: Expr) -> Expr:
-    """Return a logarithm with its special values: inf and NaN pass, 0 gives -inf, negative
-    gives NaN.
+    """Return a logarithm with special values: inf and NaN are unchanged, 0 gives -inf, negative
+    NaN.
     """
     edge = b.select(b.eq(b.x, b.c(0.0)), b.c(-INF), b.c(NAN))
     positive = b.select(b.x > b.c(0.0), result, edge)
@@ -330,12 +336,15 @@ def log10(x: Expr) -> Expr:
 
 
 def log1p_of(b: ScalarBody, v: Expr, extra: Expr | None = None) -> Expr:
-    """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``; undefined otherwise."""
+    """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``; the result is undefined for other
+    ``v``.
+    """
     mantissa = b.i(b.fmt.mantissa)
     k = b.let("k", tirx.shift_right(b.bits(v + b.c(1.0)) - b.i(b.fmt.sqrt_half), mantissa))
     shift = b.let("ks", b.shifted(k))
-    # 2^-k * (1+v) - 1 without rounding: both parts are exact. If k is 0, the second part is 0:
-    # without an fma instruction, LLVM might split the sum and add v to the -1.
+    # 2^-k * (1+v) - 1 is computed without rounding, since both parts are exact. If k is 0, the
+    # second part is a literal 0: without an fma instruction, LLVM might split the fma and add v to
+    # the -1.
     four = b.float_of(b.shifted(b.i(b.fmt.bias + 2)) - shift)
     rest = b.select(tirx.EQ(k, b.i(0)), b.c(0.0), b.fma(b.c(0.25), four, b.c(-1.0)))
     f = b.let("f", b.float_of(b.bits(v) - shift) + rest)
@@ -349,7 +358,7 @@ def log1p(x: Expr) -> Expr:
     result = log1p_of(b, b.x)
     edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
     inside = b.select(b.x > b.c(-1.0), result, edge)
-    inside = b.select(b.eq(b.x, b.c(0.0)), b.x, inside)  # +-0 keep their sign
+    inside = b.select(b.eq(b.x, b.c(0.0)), b.x, inside)  # +0 and -0 keep their sign
     return b.done(b.select(b.x < b.c(INF), inside, b.x))
 
 
@@ -405,7 +414,9 @@ def atanh(x: Expr) -> Expr:
 
 
 def pow_general(x: Expr, y: Expr) -> Expr:
-    """Return C's ``powf``: the logarithm is in float64, every special case is a select."""
+    """Return ``x^y`` as C's ``powf``: the logarithm is computed in float64, special cases are
+    selects.
+    """
     b = ScalarBody(x)
     y = b.let("y", y)
     a = b.let("a", b.abs(b.x))
@@ -420,7 +431,8 @@ def pow_general(x: Expr, y: Expr) -> Expr:
     g = b.let("g", b.cast(clean - whole, "float32") * b.c(LN2))
     result = b.scale_gradual(b.exp_poly(g), b.let("k", b.cast(whole, "int32")))
     result = b.select(t >= b.d(128.0), b.c(INF), b.select(t <= b.d(-150.0), b.c(0.0), result))
-    # Sign: negative base and odd exponent.  2^24 and beyond, inf included, are even.
+    # The result is negative if the base is negative and the exponent odd. Floats from 2^24 on, and
+    # inf, count as even.
     half = b.let("hy", y * b.c(0.5))
     integral = b.let("int", b.eq(tirx.floor(y), y))
     odd = tirx.And(integral, tirx.Not(b.eq(tirx.floor(half), half)))
@@ -435,12 +447,12 @@ def pow_general(x: Expr, y: Expr) -> Expr:
 
 
 def pow_const(x: Expr, y: float) -> Expr | None:
-    """Return ``x^y`` for exponents that have a cheaper exact form; None otherwise."""
+    """Return ``x^y`` for exponents with a cheaper exact form; None for other exponents."""
     if y not in (0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5):
         return None
     b = ScalarBody(x)
     if y in (0.5, -0.5):
-        # Unlike sqrt: pow(-0, 1/2) = +0 and pow(-inf, 1/2) = inf.
+        # pow differs from sqrt for two bases: pow(-0, 1/2) = +0 and pow(-inf, 1/2) = inf.
         outside = b.select(b.eq(b.x, b.c(-INF)), b.c(INF), b.c(NAN))
         root = b.select(b.x < b.c(0.0), outside, tirx.sqrt(b.abs(b.x)))
         return b.done(root if y > 0 else b.c(1.0) / root)

@@ -8,15 +8,17 @@ under nested ``Let``, without branches or calls. A serial loop over them is auto
     B[i] = functions.exp(A[i])          # or functions.MATH["exp"]
 
 Types: ``float32`` and ``float32xN`` are computed by this package. ``float16`` and ``bfloat16`` are
-computed in float32. For ``float64``, exp, log, sigmoid and tanh are ours as well; the others call
-libm per element, with its accuracy. Other types raise ``TypeMismatch``.
+computed in float32. For ``float64``, exp, log, sigmoid and tanh are computed by this package, too;
+other functions call libm per element, with the accuracy of libm. Other types raise
+``TypeMismatch``.
 
 Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last place
 of the exact result, over all finite arguments, including denormal arguments and results. Special
 values follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``.
 ``sigmoid``, ``silu``, ``gelu_erf`` follow their formulas, so ``silu(-inf)`` and ``gelu_erf(-inf)``,
 which are ``-inf * 0``, are NaN. ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
-NaN beyond: a branch-free reduction for all floats would slow down common arguments.
+NaN for other arguments, because a branch-free reduction for all floats would slow down common
+arguments.
 
 Rounding is not specified to the last bit: a target with fma rounds differently from one without.
 ``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on plain
@@ -93,7 +95,9 @@ def _apply(name: str, x: Expr, f32: Unary, f64: Unary) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """Return e^x. It is inf above 88.7228; denormal results are exact to rounding; exp(-inf)=0."""
+    """Return e^x; inf for x > 88.7228, exp(-inf) = 0, denormal results are correct up
+    to rounding.
+    """
     return _apply("exp", x, _e.exp, _e.exp)
 
 
@@ -101,18 +105,18 @@ def exp_nonpositive(x: Expr) -> Expr:
     """Return e^x for x <= 0 or NaN, as after subtracting a maximum, with the bound of ``exp``.
 
     On machines with a fused multiply-add and no AVX-512, results below the smallest normal float
-    are 0. It then takes 14 operations, where ``exp`` takes 18 in a longer dependency chain.
+    are 0. The code then has 14 operations; ``exp`` has 18, in a longer dependency chain.
     """
     return _apply("exp", x, _e.exp_nonpositive, _e.exp)
 
 
 def exp2(x: Expr) -> Expr:
-    """Return 2^x; exact for integral ``x``, inf from 128 up, 0 from -150 down."""
+    """Return 2^x; exact for integral ``x``, inf for x >= 128, 0 for x <= -150."""
     return _apply("exp2", x, _e.exp2, tirx.exp2)
 
 
 def log(x: Expr) -> Expr:
-    """Return log(x); log(+-0) = -inf, negative gives NaN, denormals are exact to rounding."""
+    """Return log(x); log(+-0) = -inf, NaN for x < 0, denormal arguments are not rounded to 0."""
     return _apply("log", x, _e.log, _e.log)
 
 
@@ -127,8 +131,9 @@ def log10(x: Expr) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
-    """Return log(1+x), relatively accurate near 0; log1p(-1) = -inf, NaN below, log1p(+-0) =
-    +-0.
+    """Return log(1+x), relatively accurate near 0.
+
+    log1p(-1) = -inf, log1p(+-0) = +-0, NaN for x < -1.
     """
     return _apply("log1p", x, _e.log1p, libm("log1p"))
 
@@ -139,13 +144,14 @@ def erf(x: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    """Return 1 - erf(x) with small relative error; denormal results are rounded, 0 above 10.06."""
+    """Return 1 - erf(x), relatively accurate even for denormal results; 0 for x > 10.06."""
     return _apply("erfc", x, _e.erfc, libm("erfc"))
 
 
 def expm1(x: Expr) -> Expr:
-    """Return e^x - 1, relatively accurate near 0; inf above 88.7228, -1 below -17.4, expm1(+-0)
-    = +-0.
+    """Return e^x - 1, relatively accurate near 0.
+
+    The result is inf for x > 88.7228, -1 for x < -17.4, and expm1(+-0) = +-0.
     """
     return _apply("expm1", x, _e.expm1, libm("expm1"))
 
@@ -153,7 +159,8 @@ def expm1(x: Expr) -> Expr:
 def lgamma(x: Expr) -> Expr:
     """Return the logarithm of the absolute value of gamma(x), by one libm call per element.
 
-    float32 is computed in float64: libm's ``lgammaf`` is 4 ulp off near its negative zeros.
+    float32 is computed in float64, because libm's ``lgammaf`` has an error of 4 ulp near its
+    negative zeros.
     """
 
     def wide(v: Expr) -> Expr:
@@ -164,26 +171,25 @@ def lgamma(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
-    """Return the hyperbolic tangent; odd, +-1 beyond 9.02."""
+    """Return the hyperbolic tangent; odd, +-1 for |x| > 9.02."""
     return _apply("tanh", x, _e.tanh, _e.tanh)
 
 
 def sigmoid(x: Expr) -> Expr:
-    """Return 1/(1+e^-x); relatively accurate down to denormal results, 0 below -103.98."""
+    """Return 1/(1+e^-x), relatively accurate even for denormal results; 0 for x < -103.98."""
     return _apply("sigmoid", x, _e.sigmoid, _e.sigmoid)
 
 
 def silu(x: Expr) -> Expr:
-    """Return x*sigmoid(x); relatively accurate in the negative tail; silu(-inf) = NaN by the
-    formula.
-    """
+    """Return x*sigmoid(x), relatively accurate for large negative x; silu(-inf) = -inf*0 = NaN."""
     return _apply("silu", x, _e.silu, lambda v: _twice(v, lambda w: w * _e.sigmoid(w)))
 
 
 def gelu_erf(x: Expr) -> Expr:
-    """Return x/2*(1+erf(x/sqrt(2))) without its cancellation for negative ``x``; NaN at -inf.
+    """Return x/2*(1+erf(x/sqrt(2))) without the formula's cancellation for negative x; NaN for
+    -inf.
 
-    float64 evaluates the formula, with its cancellation.
+    float64 evaluates the formula, including the cancellation.
     """
 
     def formula(w: Expr) -> Expr:
@@ -195,7 +201,7 @@ def gelu_erf(x: Expr) -> Expr:
 
 
 def sqrt(x: Expr) -> Expr:
-    """Return the square root, correctly rounded; sqrt(-0) = -0, negative gives NaN."""
+    """Return the square root, correctly rounded; sqrt(-0) = -0, NaN for x < 0."""
     return _apply("sqrt", x, tirx.sqrt, tirx.sqrt)
 
 
@@ -224,12 +230,12 @@ def tan(x: Expr) -> Expr:
 
 
 def asin(x: Expr) -> Expr:
-    """Return the arc sine; NaN outside [-1, 1]."""
+    """Return the arc sine; NaN for x outside [-1, 1]."""
     return _apply("asin", x, _t.asin, libm("asin"))
 
 
 def acos(x: Expr) -> Expr:
-    """Return the arc cosine; NaN outside [-1, 1], acos(1) = +0."""
+    """Return the arc cosine; NaN for x outside [-1, 1], acos(1) = +0."""
     return _apply("acos", x, _t.acos, libm("acos"))
 
 
@@ -239,12 +245,12 @@ def atan(x: Expr) -> Expr:
 
 
 def sinh(x: Expr) -> Expr:
-    """Return the hyperbolic sine; overflows to +-inf beyond 89.416."""
+    """Return the hyperbolic sine; +-inf for |x| > 89.416."""
     return _apply("sinh", x, _e.sinh, libm("sinh"))
 
 
 def cosh(x: Expr) -> Expr:
-    """Return the hyperbolic cosine; overflows to inf beyond 89.416."""
+    """Return the hyperbolic cosine; inf for |x| > 89.416."""
     return _apply("cosh", x, _e.cosh, libm("cosh"))
 
 
@@ -254,17 +260,17 @@ def asinh(x: Expr) -> Expr:
 
 
 def acosh(x: Expr) -> Expr:
-    """Return the inverse hyperbolic cosine; NaN below 1."""
+    """Return the inverse hyperbolic cosine; NaN for x < 1."""
     return _apply("acosh", x, _e.acosh, libm("acosh"))
 
 
 def atanh(x: Expr) -> Expr:
-    """Return the inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN beyond."""
+    """Return the inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN for |x| > 1."""
     return _apply("atanh", x, _e.atanh, libm("atanh"))
 
 
 def pow(x: Expr, y: Expr | float) -> Expr:
-    """Return ``x^y`` with every special case of C's ``pow``.
+    """Return ``x^y`` with all special cases of C's ``pow``.
 
     A constant exponent (a Python number or ``FloatImm``) of 0, 1, 2, 3, -1, 1/2 or -1/2 becomes
     multiplications, a division or a square root.

@@ -1,15 +1,15 @@
-"""Exponential functions for vectors without masks, on machines with a fused multiply-add.
+"""Exponential functions for vectors without mask registers, with a fused multiply-add (AVX2).
 
-AVX-512 scales with one instruction and selects with masks. AVX2 has eight lanes, sixteen registers,
-and a select of two operations, so the bodies here contain almost no selects:
+AVX-512 scales with one instruction and selects with masks. AVX2 has only 16 registers, and a select
+takes two operations (compare, blend), so the code in this module contains almost no selects:
 
     s = x*log2(e) + magic       the low bits of s hold the integer n nearest to the product
-    n = s - magic               magic's own low bits are the bias of an exponent
+    n = s - magic the low bits of magic are the bias of an exponent
     2^n = bits(s) << 23         one shift yields the power of two
 
 Results beyond the range of one exponent field are ``p * 2^h * 2^(n-h)`` with ``h = floor(n/2)``.
 The first product is exact. The second one rounds once, possibly to inf or a denormal. Arguments are
-clamped, with NaN preserved. With n in halves, all of sigmoid is in range:
+clamped, but NaN is preserved. If n is split into halves, all steps of sigmoid are in range:
 
     1/(1+e^-x) = 2^-g / (2^-g + p*2^h)        with e^-x = p * 2^(g+h)
 
@@ -28,11 +28,11 @@ from tvm_disc.typing import Expr
 LOG2E = 1.4426950408889634
 HIGH, LOW = F32.ln2
 _MANTISSA = F32.mantissa
-# Biases of a product of two powers of two, and of a single one.
+# Bias of the exponent field for a product of two powers of two, and for a single power.
 _TWO, _ONE = 2 * F32.bias, F32.bias
 LN2 = 0.6931471805599453
 FLT_MAX = 3.4028234663852886e38
-# log(erfc(a)) = a*(slope + P(a)) on [0, 4]; from the end on, the result rounds to 1.
+# log(erfc(a)) = a*(slope + P(a)) on [0, 4]; for a >= 4, erf(a) rounds to 1.
 ERF_END = 4.0
 ERFC_SLOPE = -1.128379225730896
 ERFC_REST = (
@@ -48,7 +48,7 @@ ERFC_REST = (
 
 
 def _clamp(b: ScalarBody, x: Expr, low: float, high: float) -> Expr:
-    """Return ``x`` clamped to the range; NaN is preserved, since it is the second operand."""
+    """Return ``x`` clamped to [low, high]. NaN is preserved, because it is the second operand."""
     return b.let("t", tirx.min(b.c(high), b.let("t", tirx.max(b.c(low), x))))
 
 
@@ -58,8 +58,9 @@ def _shifted(b: ScalarBody, bits: Expr) -> Expr:
 
 
 def _reduce(b: ScalarBody, t: Expr, scale: float, bias: int) -> tuple[Expr, Expr]:
-    """Return ``(bits, f)`` with ``scale*t = n*ln2 + scale*f``; the low bits of ``bits`` are ``n
-    + bias``.
+    """Return ``(bits, f)`` with ``scale*t = n*ln2 + scale*f``.
+
+    The low bits of ``bits`` are ``n + bias``.
     """
     magic = b.c(ROUNDING + bias)
     s = b.let("s", b.fma(t, b.c(scale * LOG2E), magic))
@@ -69,8 +70,9 @@ def _reduce(b: ScalarBody, t: Expr, scale: float, bias: int) -> tuple[Expr, Expr
 
 
 def _halves(b: ScalarBody, bits: Expr) -> tuple[Expr, Expr]:
-    """Return integers whose low bits are the exponents of ``2^h`` and ``2^(n-h)``; see
-    :func:`_shifted`.
+    """Return integers whose low bits are the exponent fields of ``2^h`` and ``2^(n-h)``.
+
+    :func:`_shifted` converts them to floats.
     """
     first = b.let("h", tirx.shift_right(bits, b.i(1)))
     return first, b.let("g", bits - first)
@@ -88,21 +90,21 @@ def _exp(b: ScalarBody, f: Expr, scale: float = 1.0) -> Expr:
 
 
 def exp(b: ScalarBody) -> Expr:
-    """Return e^x; above 88.73 and below -103.98 the last product overflows, or rounds to 0."""
+    """Return e^x; the last product overflows for x > 88.73, and rounds to 0 for x < -103.98."""
     bits, f = _reduce(b, _clamp(b, b.x, -104.5, 89.0), 1.0, _TWO)
     first, second = _halves(b, bits)
     return _exp(b, f) * _shifted(b, first) * _shifted(b, second)
 
 
 def exp_nonpositive(b: ScalarBody) -> Expr:
-    """Return e^x for ``x <= 0``; the one power of two is 0 where it would be denormal."""
+    """Return e^x for ``x <= 0``; 0 if the power of two would be denormal."""
     bits, f = _reduce(b, b.let("t", tirx.max(b.c(-88.0), b.x)), 1.0, _ONE)
     slope = b.let("e", b.poly_in_pairs(f, (1.0, *F32.exp_tail)))
     return b.fma(slope, f, b.c(1.0)) * _shifted(b, bits)
 
 
 def _logistic(b: ScalarBody, t: Expr) -> tuple[Expr, Expr]:
-    """Return ``(c, d)`` with ``1/(1 + e^-t) = c/d``, ``c`` a power of two, for ``|t| <= 110``."""
+    """Return ``(c, d)`` with ``1/(1 + e^-t) = c/d`` for ``|t| <= 110``; ``c`` is a power of two."""
     bits, f = _reduce(b, t, -1.0, _TWO)
     first = b.let("h", tirx.shift_right(bits, b.i(1)))
     power = b.let("a", _shifted(b, first))
@@ -111,13 +113,13 @@ def _logistic(b: ScalarBody, t: Expr) -> tuple[Expr, Expr]:
 
 
 def sigmoid(b: ScalarBody) -> Expr:
-    """Return 1/(1 + e^-x), by one division that may round to a denormal."""
+    """Return 1/(1 + e^-x); the only division may round to a denormal."""
     inverse, total = _logistic(b, _clamp(b, b.x, -105.0, 105.0))
     return inverse / total
 
 
 def silu(b: ScalarBody) -> Expr:
-    """Return x/(1 + e^-x), scaled after the division, so that no earlier step over- or
+    """Return x/(1 + e^-x); scaling follows the division, so that no earlier step over- or
     underflows.
     """
     low = b.let("l", tirx.max(b.c(-110.0), b.x))
@@ -127,8 +129,9 @@ def silu(b: ScalarBody) -> Expr:
 
 
 def tanh(b: ScalarBody) -> Expr:
-    """Return ``e/(e+1)`` with ``e = (e^(2x) - 1)/2 = p*2^n - (1 - 2^n)/2``; only 0 needs its
-    sign set.
+    """Return ``e/(e+1)`` with ``e = (e^(2x) - 1)/2 = p*2^n - (1 - 2^n)/2``.
+
+    The sign is copied from x, which matters only for x = -0.
     """
     t = _clamp(b, b.x, -F32.tanh_one, F32.tanh_one)
     bits, f = _reduce(b, t, 2.0, _ONE)
@@ -141,14 +144,14 @@ def tanh(b: ScalarBody) -> Expr:
 def erf(b: ScalarBody) -> Expr:
     """Return ``1 - e^L(|x|)``, where L is the logarithm of erfc: one polynomial for all arguments.
 
-    L is relatively accurate at 0, and so is ``1 - e^L = -(p*2^n - (1 - 2^n))`` with p = e^f - 1.
+    L is relatively accurate near 0. So is ``1 - e^L = -(p*2^n - (1 - 2^n))``, with p = e^f - 1.
     """
     a = b.let("a", tirx.min(b.c(ERF_END), b.abs(b.x)))
     rest = b.let("r", b.poly(a, ERFC_REST) * a)
     value = b.let("l", b.fma(a, b.c(ERFC_SLOPE), rest))
     magic = b.c(ROUNDING + _ONE)
     s = b.let("s", b.fma(value, b.c(LOG2E), magic))
-    # For values from -18 on, one rounded ln2 is accurate enough.
+    # For values >= -18, a single product with the rounded ln2 is accurate enough.
     f = b.let("f", b.fma(s - magic, b.c(-LN2), value))
     p = _exp_less_one(b, b.let("f", f))
     power = b.let("w", _shifted(b, b.bits(s)))
@@ -156,7 +159,10 @@ def erf(b: ScalarBody) -> Expr:
 
 
 def gelu_erf(b: ScalarBody) -> Expr:
-    """Return ``relu(x) - |x|*Phi(-|x|)``, near 0 ``x*(1/2 + x*P(x^2))``; ``x^2`` has two parts."""
+    """Return ``relu(x) - |x|*Phi(-|x|)``, or near 0 ``x*(1/2 + x*P(x^2))``.
+
+    ``x^2`` is computed as a rounded square and its rounding error.
+    """
     a = b.let("a", tirx.min(b.abs(b.x), b.c(14.5)))
     square = b.let("z", a * a)
     rest = b.let("y", b.fma(a, a, -square))

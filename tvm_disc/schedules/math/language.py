@@ -1,8 +1,8 @@
-"""The helper language in which the math functions are written.
+"""Helpers for writing math functions as straight-line code.
 
-A :class:`ScalarBody` binds intermediate values (``tirx.Let``), so that every expression is
-evaluated once. A :class:`Format` describes the bit layout of a floating-point type. A function body
-reads as straight-line code::
+A :class:`ScalarBody` binds intermediate values (``tirx.Let``), so that each expression is evaluated
+once. A :class:`Format` describes the bit layout of a floating-point type. A function body reads as
+straight-line code::
 
     b = Body(x)                      # f32, or f32xN when x is a vector
     f = b.let("f", b.x - b.c(1.0))
@@ -17,11 +17,10 @@ the single rounding to meet its bound.
 
 TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and rewrites ``not x <
 y`` to ``y <= x``. Conditions are therefore written so that NaN makes them false, and are never
-negated. A literal is never bound: the simplifier visits a condition more than once, and fails if it
-meets a variable first bound to an expression of another variable and then to that one's literal.
-Conversions to integer are undefined for NaN and out-of-range values, so a body first
-selects or clamps its argument and then converts. ``min``/``max`` return their *second* operand on
-NaN.
+negated. A literal is never bound to a variable: the simplifier visits a condition more than once,
+and fails if a variable is bound to an expression in one visit and to a literal in the next.
+Conversions to integer are undefined for NaN and out-of-range values, so a function selects or
+clamps its argument before it converts. ``min``/``max`` return their *second* operand on NaN.
 """
 
 from __future__ import annotations
@@ -36,25 +35,26 @@ from tvm import tirx
 from tvm_disc.tir.llvm_ops import emitting_for, has_native
 from tvm_disc.typing import Expr
 
-Binding: TypeAlias = "tuple[tirx.Var, Expr]"  # a variable and its value
+Binding: TypeAlias = "tuple[tirx.Var, Expr]"  # (variable, its value)
 
 
 @dataclass(frozen=True)
 class Format:
-    """Bit layout of an IEEE type, and the constants of its argument reductions."""
+    """Bit layout of an IEEE type, and constants for argument reduction."""
 
     name: str
     int_name: str
     mantissa: int
     bias: int
     min_exp: int  # exponent of the smallest normal power of two
-    sqrt_half: int  # bits of sqrt(1/2): numbers are split as 2^k * [sqrt(1/2), sqrt(2))
-    tiny: float  # smallest normal
+    # bit pattern of sqrt(1/2); log_split scales its argument to [sqrt(1/2), sqrt(2))
+    sqrt_half: int
+    tiny: float  # smallest normal number
     exp_over: float  # largest x with finite exp(x)
-    exp_under: float  # below: exp(x) rounds to 0
-    ln2: tuple[float, float]  # the product of the high part with an exponent is exact
+    exp_under: float  # for smaller x, exp(x) rounds to 0
+    ln2: tuple[float, float]  # (high, low); the product of the high part with an exponent is exact
     exp_tail: tuple[float, ...]  # e^f = 1 + f + f^2 * P(f), |f| <= ln(2)/2
-    tanh_one: float  # tanh(x) rounds to 1 from here on
+    tanh_one: float  # for larger x, tanh(x) rounds to 1
 
     @property
     def sign_bit(self) -> int:
@@ -93,7 +93,7 @@ F64 = Format(
     exp_over=709.782712893384,
     exp_under=-745.1332191019412,
     ln2=(0.6931471806019545, -4.2009150726810846e-11),
-    exp_tail=(  # Taylor: the next term is below 2^-57
+    exp_tail=(  # Taylor coefficients; the next term is below 2^-57
         1 / 2,
         1 / 6,
         1 / 24,
@@ -110,7 +110,7 @@ F64 = Format(
     tanh_one=20.0,
 )
 
-# When it is added to a small float32, the low bits of the sum hold the nearest integer.
+# The low bits of ``x + ROUNDING`` hold the integer nearest to x, for float32 with |x| < 2^22.
 ROUNDING = 1.5 * 2.0**23
 
 FORMATS = {"float32": F32, "float64": F64}
@@ -123,18 +123,20 @@ def dtype_of(x: Expr) -> tuple[str, int]:
 
 
 def literal(x: Expr) -> int | float | None:
-    """Return the number that ``x`` is, in all lanes of a vector; None for other expressions."""
+    """Return the value of a literal, or of a vector of equal literals; None for other
+    expressions.
+    """
     scalar = x.value if isinstance(x, tirx.Broadcast) else x
     return scalar.value if isinstance(scalar, tirx.FloatImm | tirx.IntImm) else None
 
 
 def is_literal(x: Expr) -> bool:
-    """Return whether ``x`` is a number, or a vector with one number in all lanes."""
+    """Return whether ``x`` is a literal, or a vector of equal literals."""
     return literal(x) is not None
 
 
 def bound(var: tirx.Var, value: Expr) -> list[Binding]:
-    """Return the binding of ``var`` after those inside of ``value``.
+    """Return the bindings in ``value``, outermost first, followed by that of ``var``.
 
     The time of TVM's analyzer grows exponentially with a ``Let`` in the value of another.
     """
@@ -146,14 +148,14 @@ def bound(var: tirx.Var, value: Expr) -> list[Binding]:
 
 
 def under(bindings: Sequence[Binding], result: Expr) -> Expr:
-    """Return ``result`` under bindings, the first one outermost."""
+    """Return ``result`` inside ``Let`` nodes for the bindings; the first binding is outermost."""
     for var, value in reversed(bindings):
         result = tirx.Let(var, value, result)
     return result
 
 
 def _widened(x: Expr, dtype: str) -> Expr:
-    """Return a float converted to a wider type; a literal remains one."""
+    """Return a float converted to a wider type; a literal is converted to a literal."""
     number = literal(x)
     if number is None:
         return tirx.Cast(dtype, x)
@@ -178,8 +180,9 @@ def widen(x: Expr) -> Expr:
 
 
 def narrow(x: Expr, dtype: str) -> Expr:
-    """Return float32 rounded to nearest even in ``dtype`` (float16 or bfloat16); see
-    :func:`widen`.
+    """Return float32 rounded to nearest even in ``dtype``, which is float16 or bfloat16.
+
+    See :func:`widen` for the conversion of bfloat16.
     """
     lanes = dtype_of(x)[1]
     suffix = "" if lanes == 1 else f"x{lanes}"
@@ -197,7 +200,7 @@ def narrow(x: Expr, dtype: str) -> Expr:
 
 
 def libm(name: str) -> Callable[..., Expr]:
-    """Return a call of a C math function, once per lane."""
+    """Return a function that emits a call of a C math function for each lane."""
 
     def fn(x: Expr, *others: Expr) -> Expr:
         dtype, lanes = dtype_of(x)
@@ -214,7 +217,7 @@ def libm(name: str) -> Callable[..., Expr]:
 
 
 class ScalarBody:
-    """Straight-line code over one argument ``x``, ended by :meth:`done`."""
+    """Straight-line code of one argument ``x``; :meth:`done` returns the complete expression."""
 
     def __init__(self, x: Expr) -> None:
         name, self.lanes = dtype_of(x)
@@ -247,8 +250,10 @@ class ScalarBody:
     # Bindings ------------------------------------------------------------------------------
 
     def let(self, name: str, value: Expr) -> Expr:
-        """Return a variable bound to ``value``; literals and conditions stay inline (TVM has no
-        vector of bool). Zeros are bound: TVM refuses to fold a division by 0.
+        """Return a variable bound to ``value``.
+
+        Literals and conditions are returned unchanged (TVM has no variables for vectors of bool).
+        Zeros are bound, because TVM refuses to fold a division by 0.
         """
         if literal(value) or "bool" in str(value.ty.dtype):
             return value
@@ -257,7 +262,7 @@ class ScalarBody:
         return var
 
     def done(self, result: Expr) -> Expr:
-        """Return ``result`` under all bindings; the body must not be used again."""
+        """Return ``result`` inside all bindings; the object must not be used afterwards."""
         bindings, self._bindings = self._bindings, []
         return under(bindings, result)
 
@@ -276,8 +281,10 @@ class ScalarBody:
         return result
 
     def poly_in_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """Return the same sum in Estrin's form: a polynomial in ``x^2`` whose coefficients are
-        pairs of terms. The dependency chain is half as long, for one more multiplication.
+        """Return the sum of :meth:`poly` in Estrin's form: pairs of terms, then a polynomial in
+        ``x^2``.
+
+        The dependency chain is half as long; the form has one more multiplication.
         """
         terms = [self.c(v) for v in coefficients]
         pairs = [
@@ -303,24 +310,24 @@ class ScalarBody:
         return tirx.reinterpret(self.ty(self.fmt.name), bits)
 
     def shifted(self, n: Expr) -> Expr:
-        """Return the integer ``n`` shifted to the exponent field."""
+        """Return the integer ``n`` shifted left to the exponent field."""
         return tirx.shift_left(n, self.i(self.fmt.mantissa))
 
     def pow2(self, n: Expr) -> Expr:
-        """Return ``2^n`` for ``n`` in the normal range."""
+        """Return ``2^n`` for ``n`` in the exponent range of normal numbers."""
         return self.float_of(self.shifted(n + self.i(self.fmt.bias)))
 
     def scale(self, x: Expr, n: Expr) -> Expr:
-        """Return ``x * 2^n`` when ``x`` and the result are normal, or when ``n`` is 0."""
+        """Return ``x * 2^n`` if ``x`` and the result are normal, or if ``n`` is 0."""
         return self.float_of(self.bits(x) + self.shifted(n))
 
     def scale_gradual(self, x: Expr, n: Expr) -> Expr:
-        """Return ``x * 2^n`` for ``x`` of order 1: rounded once, also in the denormal range."""
+        """Return ``x * 2^n`` for ``x`` of order 1, rounded once, even if the result is denormal."""
         high = self.let("high", tirx.max(n, self.i(self.fmt.min_exp + 2)))
         return self.scale(x, high) * self.pow2(n - high)
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
-        """Return ``magnitude`` (sign bit clear) with the sign bit of ``sign``."""
+        """Return ``magnitude``, whose sign bit must be 0, with the sign bit of ``sign``."""
         sign_bit = tirx.bitwise_and(self.bits(sign), self.i(self.fmt.sign_bit))
         return self.float_of(tirx.bitwise_or(self.bits(magnitude), sign_bit))
 
@@ -332,21 +339,21 @@ class ScalarBody:
         return tirx.Select(condition, yes, no)
 
     def or_nan(self, result: Expr) -> Expr:
-        """Return ``result``, or ``x`` where ``x`` is NaN (TVM would fold ``x == x`` to true)."""
+        """Return ``result``, or ``x`` if ``x`` is NaN; TVM would fold ``x == x`` to true."""
         return self.select(self.x <= self.c(float("inf")), result, self.x)
 
     def eq(self, x: Expr, y: Expr) -> Expr:
-        """Return the node for ``x == y``; Python's ``==`` on expressions makes a lazy
+        """Return the comparison ``x == y``; Python's ``==`` on expressions creates a lazy
         placeholder.
         """
         return tirx.EQ(x, y)
 
     def small_int(self, x: Expr) -> Expr:
-        """Return an integral float of the working format, within int32, as the wide integer."""
+        """Return an integral float within int32 as an integer as wide as the working format."""
         narrow = self.cast(x, "int32")
         return narrow if self.fmt is F32 else self.cast(narrow, "int64")
 
-    # Pieces shared by several functions ----------------------------------------------------
+    # Steps that several functions share ---------------------------------------------------
 
     def exp_reduce(self, clean: Expr, raw: Expr) -> tuple[Expr, Expr]:
         """Return ``(n, f)`` with ``e^clean = 2^n * e^f``, ``|f| <= ln(2)/2`` (Cody and Waite).
@@ -369,8 +376,8 @@ class ScalarBody:
         return self.let("p", self.fma(f * f, tail, f))
 
     def log_split(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return ``(k, f)`` with ``x = 2^k * (1 + f)``, both floats; undefined unless ``x`` is
-        positive.
+        """Return floats ``(k, f)`` with ``x = 2^k * (1 + f)``; undefined if ``x`` is
+        not positive.
         """
         fmt = self.fmt
         tiny = self.let("tiny", x < self.c(fmt.tiny))
@@ -411,7 +418,7 @@ LOG_TAIL_F32 = (
     0.0675150528550148,
 )
 
-# In s = f/(2+f): log(1+f) = 2s + s*z*P(z), z = s^2.
+# With s = f/(2+f) and z = s^2: log(1+f) = 2s + s*z*P(z).
 LOG_TAIL_F64 = (
     0.6666666666666705,
     0.3999999999956983,

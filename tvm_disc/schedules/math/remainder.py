@@ -1,9 +1,9 @@
 """Exact remainders, and quotients of floats that are rounded to integers, as in NumPy and C.
 
-``x - trunc(x / y) * y`` is not exact. The quotient may round up to the next integer: 1 and the
-float next to 0.1 would leave almost 0 instead of almost 0.1. A large quotient also lacks its last
-digits. The remainder of float32 is computed in float64, which yields as many digits of the quotient
-per step as float64 has. The remainder of float64 is computed by the C math library.
+``x - trunc(x / y) * y`` is not exact. The quotient may round up to the next integer: for x = 1 and
+the float nearest to 0.1, the result would be almost 0 instead of almost 0.1. A large quotient also
+lacks its last digits. The remainder of float32 is computed in float64, in steps that each yield 51
+bits of the quotient. The remainder of float64 is computed by the C math library.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tvm_disc.schedules.math.language import ScalarBody, dtype_of, libm, narrow,
 from tvm_disc.tir.llvm_ops import emitting_for
 from tvm_disc.typing import Expr
 
-# The quotient of two float32 has up to 277 bits before its binary point; one step yields 51.
+# The integral part of the quotient of two float32 has up to 277 bits; a step yields 51.
 STEPS = 6
 
 Use = Callable[[ScalarBody, Expr, Expr, Expr], Expr]
 
 
 def trunc_mod(x: Expr, y: Expr) -> Expr:
-    """Return C's ``fmod``: the remainder, also a 0, has the sign of ``x``; NaN for y = 0 or x =
-    inf.
+    """Return C's ``fmod``; the remainder, even if 0, has the sign of ``x``; NaN if y = 0 or x =
+    +-inf.
     """
     return _with_remainder(x, y, lambda b, x, y, r: _signed(b, r, x))
 
 
 def floor_mod(x: Expr, y: Expr) -> Expr:
-    """Return Python's ``%``: the remainder has the sign of ``y``; NaN for y = 0 or x = inf."""
+    """Return Python's ``%``; the remainder has the sign of ``y``; NaN if y = 0 or x = +-inf."""
 
     def use(b: ScalarBody, x: Expr, y: Expr, r: Expr) -> Expr:
         zero = tirx.const(0.0, str(r.ty.dtype))
@@ -43,7 +43,7 @@ def floor_mod(x: Expr, y: Expr) -> Expr:
 
 
 def floor_divide(x: Expr, y: Expr) -> Expr:
-    """Return Python's ``//``; for y = 0 it is the infinite quotient, or NaN."""
+    """Return Python's ``//``; for y = 0 the result is x / 0: infinite, or NaN."""
 
     def use(b: ScalarBody, x: Expr, y: Expr, r: Expr) -> Expr:
         zero, one = (tirx.const(v, str(r.ty.dtype)) for v in (0.0, 1.0))
@@ -57,13 +57,16 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
 
 
 def round_quotient(x: Expr, divisor: float) -> Expr | None:
-    """Return ``x / divisor`` rounded to the nearest integer, ties to even, without a division; None
-    if it has none.
+    """Return ``x / divisor`` rounded to the nearest integer, ties to even, without a division.
 
-    For the correctly rounded inverse of the divisor, one correction of the product with it gives
-    the correctly rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC
-    System/6000 processor", 1990), unless parts of it underflow. They do not for a quotient of 1/2
-    or more and divisors in a range. A quotient within 2 units of the largest float may be infinite.
+    None if a division is needed: if ``x`` is not float32, the machine lacks fused multiply-adds, or
+    the divisor is out of range.
+
+    The product of ``x`` and the rounded inverse of the divisor, corrected once, is the correctly
+    rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+    processor", 1990), unless intermediate results underflow. They do not if the quotient is at
+    least 1/2 and the divisor is in the range. A quotient within 2 units of the largest float may be
+    infinite.
     """
     b = ScalarBody(x) if dtype_of(x)[0] == "float32" else None
     if b is None or not b.fused or not _DIVISORS[0] <= divisor <= _DIVISORS[1]:
@@ -72,8 +75,8 @@ def round_quotient(x: Expr, divisor: float) -> Expr | None:
     near = b.let("near", b.x * inverse)
     rest = b.let("rest", b.fma(b.c(0.0) - near, b.c(divisor), b.x))
     exact = b.fma(rest, inverse, near)
-    # If the remainder is 0, the sign of a zero quotient is kept. The remainder of an infinite
-    # quotient is NaN.
+    # If the remainder is 0, ``near`` is exact and keeps the sign of a zero. If the quotient is
+    # infinite, the remainder is NaN.
     size = b.let("size", tirx.abs(rest))
     corrected = tirx.And(size > b.c(0.0), size <= b.c(float(np.finfo(np.float32).max)))
     quotient = b.select(corrected, exact, near)
@@ -81,16 +84,18 @@ def round_quotient(x: Expr, divisor: float) -> Expr | None:
 
 
 _DIVISORS = 2.0**-60, 2.0**60
-# A float32 of less than 2^22 plus this number is an integer in the lowest bits, rounded to even.
+# The sum of this number and a float32 below 2^22 has the nearest integer, ties to even, in its low
+# bits.
 _MAGIC, _MAGIC_BITS = 1.5 * 2**23, 0x4B400000
-_MOST = 2**20  # magnitude of a rounded quotient
+_MOST = 2**20  # largest magnitude of a rounded quotient
 
 
 def clipped_byte(
     x: Expr, divisor: float, shift: int, limits: tuple[int, int], ends: tuple[float, float]
 ) -> Expr | None:
-    """Return the int32 whose lowest byte is the rounded ``clip(x, *ends) / divisor`` plus
-    ``shift``, limited; None if a division is needed. NaN gives some byte.
+    """Return an int32 whose lowest byte is the rounded ``clip(x, *ends) / divisor`` plus ``shift``.
+
+    The sum is clamped to ``limits``. None if a division is needed. For NaN the byte is arbitrary.
     """
     low, high = (end - shift for end in limits)
     found = _clipped(x, divisor, (low, high), ends)
@@ -103,7 +108,10 @@ def clipped_byte(
 def clipped_number(
     x: Expr, divisor: float, limits: tuple[int, int], ends: tuple[float, float]
 ) -> Expr | None:
-    """Return the rounded ``clip(x, *ends) / divisor``, limited; None if a division is needed."""
+    """Return the rounded ``clip(x, *ends) / divisor``, clamped to ``limits``.
+
+    None if a division is needed.
+    """
     found = _clipped(x, divisor, limits, ends)
     if found is None:
         return None
@@ -116,9 +124,9 @@ def _clipped(
 ) -> tuple[ScalarBody, Expr] | None:
     """Return a body and ``_MAGIC`` plus the rounded quotient; None if a division is needed.
 
-    The limits apply to ``x``, times the divisor: the quotient of this product is nearer to the
-    integer than a half, and quotients grow with ``x``. So no operand of the correction of
-    :func:`round_quotient` is infinite. NaN stays NaN.
+    ``x`` is clamped to the limits times the divisor. This is equivalent to clamping the result:
+    quotients are monotonic in ``x``, and the quotient of a limit times the divisor rounds to that
+    limit. So no operand of the correction in :func:`round_quotient` is infinite. NaN remains NaN.
     """
     b = ScalarBody(x) if dtype_of(x)[0] == "float32" else None
     if b is None or not b.fused or not _DIVISORS[0] <= divisor <= _DIVISORS[1]:
@@ -126,7 +134,7 @@ def _clipped(
     if max(map(abs, limits)) > _MOST:
         return None
     least, most = (float(np.float32(divisor) * np.float32(n)) for n in limits)
-    # LLVM emits a compare and a mask for the maximum with 0, but one instruction with -0.
+    # For the maximum with 0, LLVM emits a comparison and a mask; with -0, a single instruction.
     low, high = (b.c(float(np.float32(min(max(end, least), most))) or -0.0) for end in ends)
     above = b.let("above", b.select(low > b.x, low, b.x))
     inside = b.let("inside", b.select(high < above, high, above))
@@ -137,7 +145,7 @@ def _clipped(
 
 
 def _signed(b: ScalarBody, size: Expr, sign: Expr) -> Expr:
-    """Return ``size`` with the sign bit of ``sign``; both are float32 or both float64."""
+    """Return ``size`` with the sign bit of ``sign``; both have the same float type."""
     dtype = str(size.ty.dtype)
     name = dtype_of(size)[0]
     kind = ("int32" if name == "float32" else "int64") + dtype.removeprefix(name)
@@ -150,7 +158,7 @@ def _signed(b: ScalarBody, size: Expr, sign: Expr) -> Expr:
 
 
 def _other_side(r: Expr, y: Expr) -> Expr:
-    """Return whether a nonzero remainder and ``y`` have different signs."""
+    """Return whether the remainder is not 0 and has a sign other than ``y``."""
     zero = tirx.const(0.0, str(r.ty.dtype))
     return tirx.Or(tirx.And(r < zero, y > zero), tirx.And(r > zero, y < zero))
 
@@ -158,7 +166,7 @@ def _other_side(r: Expr, y: Expr) -> Expr:
 def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
     dtype = dtype_of(x)[0]
     if dtype not in ("float32", "float64"):
-        # Bound by a Let: TVM's simplifier visits the operand of a cast twice.
+        # The result is bound by a Let, because TVM's simplifier visits the operand of a cast twice.
         b = ScalarBody(_with_remainder(widen(x), widen(y), use))
         return b.done(narrow(b.x, dtype))
     isa = emitting_for()
@@ -176,7 +184,8 @@ def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
 def _exact(b: ScalarBody, p: Expr, q: Expr) -> Expr:
     """Return the remainder of two float32, in float64.
 
-    Every step is exact, and its quotient is off by at most 1.
+    Every step is exact. The total quotient may differ by 1 from the true one, which is corrected at
+    the end.
     """
     zero = b.d(0.0)
     inverse = b.let("inverse", b.d(1.0) / q)
@@ -189,7 +198,7 @@ def _exact(b: ScalarBody, p: Expr, q: Expr) -> Expr:
     r = b.let("r", b.select(_other_side(r, p), r + step, r))
     over = tirx.Or(r >= size, r <= zero - size)
     r = b.let("r", b.select(over, r - step, r))
-    # For infinite divisors, the remainder is the dividend.
+    # If the divisor is larger than the dividend, or infinite, the remainder is the dividend.
     small = tirx.And(p < size, zero - p < size)
     return b.let("r", b.select(small, p, r))
 

@@ -1,10 +1,10 @@
 """Coefficients of piecewise polynomials, for :func:`tvm_disc.tir.llvm_ops.lookup`.
 
-They are derived by ``benchmarks/vecmath_fit.py``. A table has one row for each coefficient, lowest
-order first. Entry ``k`` of a row belongs to the piece around ``k * step``.
+``benchmarks/vecmath_fit.py`` computes them. A table has one row for each coefficient, lowest order
+first. Entry ``k`` of a row is the coefficient of the piece around ``k * step``.
 """
 
-# exp(a^2) * erfc(a) * (a + K) in (a-K)/(a+K), 0 <= a <= 10.3.
+# exp(a^2) * erfc(a) * (a + K), as a polynomial in (a-K)/(a+K), for 0 <= a <= 10.3
 ERFC_K = 3.0
 ERFC_TAIL = (
     1.0740069150924683,
@@ -19,7 +19,7 @@ ERFC_TAIL = (
     -0.00031326859607361257,
 )
 
-# exp(a^2/2) * Phi(-a) * (a + K) in (a-K)/(a+K), 0 <= a <= 14.5.
+# exp(a^2/2) * Phi(-a) * (a + K), as a polynomial in (a-K)/(a+K), for 0 <= a <= 14.5
 GELU_K = 2.75
 GELU_TAIL = (
     0.7189860343933105,
@@ -34,7 +34,7 @@ GELU_TAIL = (
     -2.2623304175795056e-05,
     4.066964902449399e-05,
 )
-# (Phi(x) - 1/2)/x in x^2, |x| <= 0.75.
+# (Phi(x) - 1/2)/x, as a polynomial in x^2, for |x| <= 0.75
 GELU_NEAR = (
     0.3989422917366028,
     -0.06649136543273926,
@@ -44,7 +44,7 @@ GELU_NEAR = (
     -0.00010509288404136896,
 )
 
-# 2^(k/16), and (e^r - 1 - r)/r^2 for |r| <= ln(2)/32.
+# EXP_TABLE: 2^(k/16). EXP_NEAR: (e^r - 1 - r)/r^2 for |r| <= ln(2)/32.
 EXP_TABLE = (
     1.0,
     1.0442737340927124,
@@ -65,9 +65,9 @@ EXP_TABLE = (
 )
 EXP_NEAR = (0.5000161528587341, 0.1666671633720398)
 
-# erf(k / 4 + r), |r| <= 1/8; the last piece ends in 1.
+# erf(k / 4 + r) for |r| <= 1/8; the last piece ends with the value 1
 ERF_DIGITS = 2  # bits after the binary point of k / 4
-ERF_END = 3.874999761581421  # the last float before 31 / 8, which is a tie
+ERF_END = 3.874999761581421  # the largest float below 31 / 8; 31 / 8 has two nearest points
 ERF_TABLE = (
     (
         0.0,

@@ -1,4 +1,4 @@
-"""Bodies of the trigonometric functions and their inverses; ``functions`` states their contract.
+"""Code of the trigonometric functions and their inverses; ``functions`` states their contract.
 
 ``sin``, ``cos``, ``tan`` reduce their argument in float64 with pi/2 in three parts (Cody and
 Waite). The first two parts have 24 bits, so that their products with a quadrant number below 2^29
@@ -15,7 +15,8 @@ from tvm_disc.typing import Expr
 PIO2_F64 = (1.5707963705062866, -4.371138828673793e-08, -1.7151244994428829e-15)
 PIO2 = (1.5707963705062866, -4.371138828673793e-08)
 PI = (3.1415927410125732, -8.742277657347586e-08)
-TRIG_LIMIT = 2.0**29  # below it, quadrant numbers are exact and the reduced argument is accurate
+# for smaller |x|, quadrant numbers are exact and the reduced argument is accurate
+TRIG_LIMIT = 2.0**29
 
 SIN_TAIL = (
     -0.1666666716337204,
@@ -53,7 +54,9 @@ ATAN_TAIL = (
 
 
 def _quadrant(b: ScalarBody) -> tuple[Expr, Expr]:
-    """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
+    """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; r is NaN if |x| >=
+    ``TRIG_LIMIT``.
+    """
     inside = tirx.And(b.x > b.c(-TRIG_LIMIT), b.x < b.c(TRIG_LIMIT))
     x = b.let("d", b.cast(b.select(inside, b.x, b.c(0.0)), "float64"))
     n = b.let("n", tirx.nearbyint(x * b.d(0.6366197723675814)))
@@ -61,7 +64,7 @@ def _quadrant(b: ScalarBody) -> tuple[Expr, Expr]:
     for part in PIO2_F64:
         r = b.let("r", b.fma(n, b.d(-part), r))
     reduced = b.select(inside, b.cast(r, "float32"), b.c(float("nan")))
-    # The reduction drops the sign of -0, so zero is x itself.
+    # The reduction loses the sign of -0, so for x = +-0 the reduced argument is x.
     zero = b.eq(b.x, b.c(0.0))
     return b.let("q", b.cast(n, "int32")), b.let("s", b.select(zero, b.x, reduced))
 
@@ -71,7 +74,8 @@ def _sin_cos(x: Expr, shift: int) -> Expr:
     q, r = _quadrant(b)
     q = b.let("q", q + b.i(shift)) if shift else q
     s = b.let("z", r * r)
-    sine = r * b.fma(s, b.poly(s, SIN_TAIL), b.c(1.0))  # a product keeps the sign of -0
+    # a product, unlike a sum, keeps the sign of -0
+    sine = r * b.fma(s, b.poly(s, SIN_TAIL), b.c(1.0))
     cosine = b.fma(s * s, b.poly(s, COS_TAIL), b.fma(s, b.c(-0.5), b.c(1.0)))
     odd = b.eq(tirx.bitwise_and(q, b.i(1)), b.i(1))
     value = b.let("v", b.select(odd, cosine, sine))
@@ -100,9 +104,7 @@ def tan(x: Expr) -> Expr:
 
 
 def _asin_parts(b: ScalarBody) -> tuple[Expr, Expr]:
-    """Return ``(big, y)`` with ``y = asin(|x|)``, or half of ``acos(|x|)`` if ``big`` (``|x| >
-    1/2``).
-    """
+    """Return ``(big, y)``: ``asin(|x|)``, or if ``big`` (``|x| > 1/2``) half of ``acos(|x|)``."""
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(0.5))
     z = b.let("z", b.select(big, (b.c(1.0) - a) * b.c(0.5), a * a))
