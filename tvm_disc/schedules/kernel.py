@@ -457,8 +457,9 @@ class _Driver:
         return self.block.bind("number", Sizes(self.block).plain(under(choice.tree)))
 
     def _places(self, plan: Plan) -> tuple[dict[Node, Expr | Var], Expr]:
-        """Return the address of every operand, result and intermediate of the stages, and the byte
-        offset at which the remaining scratch memory begins.
+        """Return the address of every operand, result and kept intermediate.
+
+        The second value is the byte offset at which the remaining scratch memory begins.
         """
         nodes = (*self.group.params, *self.group.outputs)
         places = dict(zip(nodes, (*self.ins, *self.outs), strict=True))

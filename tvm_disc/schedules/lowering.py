@@ -134,7 +134,7 @@ class Lowering:
     def locate(
         self, make: Callable[[], Expr], follow: Mapping[Node, int] | None = None
     ) -> tuple[Node, Expr] | None:
-        """Return (operand, row-major offset) if ``make()`` is one plain load of an operand, else
+        """Return (operand, row-major offset) if ``make()`` is a plain load of an operand, else
         None.
 
         Only index arithmetic is emitted.
@@ -188,8 +188,8 @@ class Lowering:
         return value
 
     def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value`` to a variable in the current scope, after binding the indices that it
-        uses.
+        """Bind ``value``, and before it the indices that it uses, to variables in the current
+        scope.
         """
         self.resolve([value])
         if _is_truth_of_variable(value):

@@ -181,9 +181,7 @@ def _never(_body: object) -> NoReturn:
 def cut_group(
     group: Group, cut: Cut, given: Iterable[Node], number: int
 ) -> tuple[Group, tuple[Node, ...]]:
-    """Return the group that computes ``cut.targets``, and the members of ``given`` that the group
-    reads.
-    """
+    """Return the group that computes ``cut.targets``, and the nodes of ``given`` that it reads."""
     copies: dict[Node, Node] = {}
     sources: list[Node] = []
     known = set(given)

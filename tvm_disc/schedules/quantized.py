@@ -39,8 +39,7 @@ def _byte(low: ElementReader, node: Node, index: Index) -> Expr | None:
 
 
 def _before_bytes(low: ElementReader, node: Node, index: Index) -> Expr | None:
-    """Return the number that a byte quantized in this kernel represents, without computing the
-    byte.
+    """Return the number that a byte of this kernel represents, without computing the byte.
 
     None if the node is another conversion.
     """

@@ -41,9 +41,7 @@ class ElementReader(Protocol):
         """Return the index into ``source`` for an element-wise operator's output ``index``."""
 
     def is_equal_dim(self, node: Node, axis: int) -> bool:
-        """Return whether a ``broadcast_to`` operand may be assumed not to be broadcast along an
-        axis.
-        """
+        """Return whether an axis of a ``broadcast_to`` operand is assumed not to be broadcast."""
 
 
 Rule: TypeAlias = Callable[[ElementReader, Node, Index], Expr]

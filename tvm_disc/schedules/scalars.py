@@ -102,9 +102,7 @@ def _abs(x: Expr) -> Expr:
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
-    """Return a function with separate rules for bools and numbers, as NumPy has for ``+`` and
-    ``*``.
-    """
+    """Return a function with separate rules for bools and numbers, as in NumPy's ``+``."""
 
     def fn(a: Expr, b: Expr) -> Expr:
         return (of_truths if element_dtype(a) == "bool" else of_numbers)(a, b)
@@ -122,8 +120,8 @@ def _left_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _right_shift(a: Expr, b: Expr) -> Expr:
-    """Return ``a >> b``; if ``b`` is at least the number of bits, all bits are the sign (0 if
-    unsigned).
+    """Return ``a >> b``; if ``b`` is at least the number of bits, only copies of the
+    sign remain.
     """
     inside = _shifts_inside(b)
     if inside is None:
@@ -153,9 +151,7 @@ def _bits(x: Expr) -> int:
 
 
 def is_number(x: Expr) -> Expr:
-    """Return whether ``x`` is not NaN. TVM folds ``x != x`` as if NaN did not exist, so compare to
-    inf.
-    """
+    """Return whether ``x`` is not NaN, by comparison to inf: TVM folds ``x != x`` to false."""
     return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
 
@@ -251,10 +247,10 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 
 def _unsigned(value: Expr, wide: str) -> Expr:
-    """Return a float converted to an unsigned integer; a negative float keeps the bits of the
-    signed integer.
+    """Return a float converted to an unsigned integer; negative floats wrap around.
 
-    LLVM leaves this conversion undefined for negative floats; vectors and scalars would differ.
+    LLVM leaves this conversion undefined for negative floats, so vectors and scalars would differ.
+    They are converted to a signed integer, whose bits are the result.
     """
     if not wide.startswith("uint64"):
         signed = "int64" if wide.startswith("uint32") else "int32"

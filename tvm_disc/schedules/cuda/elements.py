@@ -50,8 +50,9 @@ class ElementKnobs(Knobs):
 
 
 def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return a plan with a thread per element; if possible, its ``wide`` plan has a thread per
-    several adjacent elements.
+    """Return a plan with a thread per element.
+
+    If most reads allow it, its ``wide`` plan has a thread per several adjacent elements.
     """
     single = single_elements(group, solver, machine)
     vectors = _Vectors.of(group, solver)
@@ -109,8 +110,8 @@ def _values(
 
 
 class _Vectors:
-    """A group whose threads compute adjacent elements of rows; a row is the dims from
-    ``split`` on.
+    """A group whose threads compute adjacent elements of rows, which are the dims from ``split``
+    on.
     """
 
     def __init__(self, group: Group, solver: Solver) -> None:

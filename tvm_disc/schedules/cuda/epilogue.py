@@ -14,9 +14,7 @@ from tvm_disc.typing import Expr
 
 
 def plain_epilogue(group: Group, solver: Solver) -> bool:
-    """Return whether all outputs follow from the anchor by element-wise operators of the same
-    shape.
-    """
+    """Return whether all outputs follow from the anchor by element-wise operators of its shape."""
     anchor = group.anchor
     assert anchor is not None
     after = {anchor}

@@ -97,8 +97,7 @@ class Best:
         return self.block.bind("found", self.where[i64(0)])
 
     def folded(self, threads: int, apart: int = 1) -> Expr:
-        """Emit the combination of the threads' results; return the best index, which all threads
-        get.
+        """Emit the combination of the threads' results; return the best index to all threads.
 
         With ``apart`` > 1, a block runs ``apart`` searches, each by ``threads`` threads; adjacent
         threads belong to different searches.

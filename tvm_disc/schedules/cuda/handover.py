@@ -112,8 +112,7 @@ def _by_times(
     machine: Machine,
     found: Times,
 ) -> Choice | None:
-    """Return a choice by measured times inside the measured box of dims, and by the model outside
-    it.
+    """Return a choice by measured times inside the measured box of dims, by the model outside.
 
     None if the records have no times of cuBLASLt: it was not installed where the times were
     measured, but it may be installed where the program runs.

@@ -223,9 +223,7 @@ class _Driver:
         emit_choice(self.block, self.choice, some, self._launch)
 
     def tried(self, ahead: Ahead, space: IndexSpace, some: Expr | None) -> None:
-        """Emit the attempt ``ahead``, and the launches for the case that the attempt did not
-        succeed.
-        """
+        """Emit the attempt ``ahead``, and the launches in case that the attempt fails."""
         pointers = dict(zip(self.group.params, self.ins, strict=True))
         pointers |= dict(zip(self.group.outputs, self.outs, strict=True))
         with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):

@@ -113,9 +113,7 @@ class LibraryProduct:
         return product(self.view.sizes) * 2
 
     def ns(self, points: Points, model: CostModel) -> Values:
-        """Return the predicted nanoseconds of a call: waves of tiles, with one tile per
-        multiprocessor.
-        """
+        """Return the predicted nanoseconds of a call: waves of tiles, a tile per multiprocessor."""
         costs = self.device.costs
         batch, m, n, k = (evaluate(i64(x), points) for x in self.view.sizes)
         tiles = batch * np.ceil(m / costs.library_tile) * np.ceil(n / costs.library_tile)
@@ -137,9 +135,7 @@ def _not_emitted(body: object) -> None:
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
-    """Return a group's matmul in a form that the library can compute, or the reason why
-    it cannot.
-    """
+    """Return a group's matmul in a form that the library supports, or the reason why not."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
         return WhyNot(LIBRARY, "no matrix product")
@@ -172,9 +168,7 @@ def _rounds(out: Node, node: Node, group: Group) -> bool:
 
 
 def _bias(group: Group, node: Node) -> Node | None:
-    """Return the vector that is added to every row, if this is all that follows a
-    float32 matmul.
-    """
+    """Return the vector that is added to every row, if nothing else follows a float32 matmul."""
     if node.dtype != "float32" or any(x.dtype != "float32" for x in node.inputs):
         return None
     [out] = group.outputs if len(group.outputs) == 1 else [None]

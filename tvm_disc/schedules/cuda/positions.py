@@ -130,9 +130,7 @@ def _counted(source: Node, body: Body) -> None:
 
 
 def _summed(parts: Expr, kept: bool, body: Body) -> None:
-    """Emit the sum of the parts' counts; if ``kept``, replace the counts by exclusive
-    prefix sums.
-    """
+    """Emit the sum of the parts' counts; if ``kept``, exclusive prefix sums in their place."""
     assert body.scratch is not None
     room: Buffer = body.scratch
     count = body.block.bind("parts", parts)

@@ -36,9 +36,7 @@ TILES = (
 
 
 def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with tiles in shared memory, and contraction plans, for results of
-    few elements.
-    """
+    """Return plans with tiles in shared memory, and contraction plans for small results."""
     node = group.anchor
     if node is None or node.cls is not OpClass.DOT:
         return WhyNot("product", "no product to anchor on")

@@ -208,9 +208,7 @@ def _spread(anchor: Node) -> tuple[float, float]:
 
 
 class _Sum:
-    """The part of the sums that one thread computes: of one or several elements, or of a share of
-    one.
-    """
+    """Emits the work of one thread: sums of one or several elements, or a share of a sum."""
 
     def __init__(self, of: _Contractions, knobs: ReduceKnobs) -> None:
         self.of, self.knobs = of, knobs

@@ -115,8 +115,8 @@ class _Lines:
         return value, at
 
     def _scan(self, body: Body, row: Expr, bounds: tuple[Expr, Expr], before: Expr) -> None:
-        """Emit the results of a range of a row; ``before`` is the total of the elements before the
-        range.
+        """Emit the results of a range of a row; ``before`` is the total of all previous
+        elements.
         """
         block, (begin, end) = body.block, bounds
         carry = block.alloc("carry", 1, self.node.dtype)

@@ -43,9 +43,7 @@ class SortKnobs(Knobs):
 
 
 def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with a thread per row, with a block per row, and with several blocks
-    and merges.
-    """
+    """Return plans with a thread per row, a block per row, or several blocks and merges."""
     answer = in_order(plan_sort)(group, solver, machine)
     if isinstance(answer, WhyNot):
         return answer
@@ -137,8 +135,8 @@ class _Lines:
     # -- in shared memory --------------------------------------------------------------------------
 
     def chunk(self, body: Body, last: bool = False) -> None:
-        """Emit a sort of 1024 indices of a row, into scratch memory, or into the result if
-        ``last``.
+        """Emit a sort of 1024 indices of a row into scratch memory, or if ``last`` into
+        the result.
         """
         block, length = typed(DeviceBlock, body.block), self.length
         values = block.shared("values", CHUNK, self.dtype)
@@ -165,9 +163,7 @@ class _Lines:
     def _network(
         self, body: Body, values: Buffer, places: Buffer, bounds: tuple[Expr, Expr]
     ) -> None:
-        """Emit Batcher's network for the smallest power of two that is at least the
-        range's length.
-        """
+        """Emit Batcher's network for the range's length, rounded up to a power of two."""
         block, (begin, end) = typed(DeviceBlock, body.block), bounds
         cells = [block.alloc(n, 1, "int64") for n in ("size", "step", "width")]
         size, step, width = cells

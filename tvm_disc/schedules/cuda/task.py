@@ -22,9 +22,7 @@ from tvm_disc.typing import Buffer, Expr
 
 
 class TileSizes(Protocol):
-    """The sizes of a tile: rows and columns, the depth of a slice, and the number of blocks per
-    sum.
-    """
+    """The sizes of a tile and of a slice, and the number of blocks per sum."""
 
     @property
     def m(self) -> int:
@@ -90,7 +88,7 @@ class TileTask:
         return Lanes(self.low, count, self.facts, begins, symbols, self.view.packed)
 
     def store_one(self, i: Expr, j: Expr, total: Expr) -> None:
-        """Emit the epilogue of a sum and its store; if blocks share sums, only a store to scratch
+        """Emit the epilogue and the store of a sum; if blocks share sums, a store to scratch
         memory.
         """
         view, low, anchor = self.view, self.low, self.view.node
@@ -106,9 +104,7 @@ class TileTask:
         low.drop_reader(anchor)
 
     def store_adjacent(self, i: Expr, j: Expr, sums: Buffer, at: Expr, count: int) -> None:
-        """Emit the epilogue and the stores of ``count`` adjacent sums, which begin at
-        ``sums[at]``.
-        """
+        """Emit the epilogue and the stores of ``count`` adjacent sums, from ``sums[at]`` on."""
         view, anchor = self.view, self.view.node
         lanes = self.lanes(count, [j])
 

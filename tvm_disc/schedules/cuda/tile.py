@@ -60,9 +60,7 @@ class TileKnobs(Knobs):
 
 @dataclass(frozen=True)
 class Side:
-    """How an operand is copied: ``lanes`` adjacent elements at once, along k or along its other
-    dim.
-    """
+    """How an operand is copied: ``lanes`` adjacent elements at once, along k or its other dim."""
 
     first: bool  # whether the operand is A
     along_k: bool
@@ -119,9 +117,7 @@ class _Copy:
             self.places = [self._place(i64(s)) for s in range(self.steps)]
 
     def _place(self, step: Expr) -> Expr:
-        """Return the row or column of a copy step; bind index parts that do not depend on the
-        slice.
-        """
+        """Return the row or column of a copy step; bind index parts that all slices share."""
         tile = self.of
         x, _ = self._within(step)
         at = tile.block.bind("i" if self.side.first else "j", self.origin + x)
@@ -270,8 +266,8 @@ class _Tile(TileTask):
     # -- the sums --------------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Emit the epilogue and stores of the sums; if blocks share sums, stores to
-        scratch memory.
+        """Emit the epilogue and the stores of the sums, or stores of partial sums to scratch
+        memory.
         """
         block, low, knobs = self.block, self.low, self.knobs
         chunk_r, chunk_c = min(4, knobs.rows), min(4, knobs.columns)

@@ -89,15 +89,13 @@ class Tiling(ABC):
         return replace(plan, wide=wide, notes={**plan.notes, "lanes": f"several if {facts}"})
 
     def _why_not_wide(self) -> str | None:
-        """Return why operands cannot be copied by vectors; None if they can, "" if no note is
-        needed.
-        """
+        """Return why operands cannot be copied by vectors; None if they can, "" for no note."""
         few = max(self.a.lanes, self.b.lanes) > 1 and len(self.facts) <= MOST_FACTS
         return None if few else ""
 
     def _side(self, first: bool) -> tuple[Side, list[Expr]]:
-        """Return how an operand is copied, along k or its other dim, and the facts that this
-        requires.
+        """Return how an operand is copied, along k or its other dim, and the facts that
+        must hold.
         """
         lanes = lanes_of_operand(self.group, self.node.inputs[0 if first else 1])
         for along_k in (first, not first):

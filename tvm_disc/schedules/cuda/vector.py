@@ -70,9 +70,7 @@ def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
 
 
 def lanes_of_operand(group: Group, source: Node) -> int:
-    """Return the number of elements per read: 16 bytes of the widest parameter that ``source``
-    reads.
-    """
+    """Return the elements per read: 16 bytes of the widest parameter that ``source`` reads."""
     reach, widest = [source], 1
     while reach:
         node = reach.pop()

@@ -120,9 +120,7 @@ class _Strips:
         return place(self.node, self.node.shape[0], channels, [*rows, strips])
 
     def plan(self) -> Plan:
-        """Return a plan without needs; in its ``wide`` plan, if any, a thread computes several
-        channels.
-        """
+        """Return a plan without needs; in its ``wide`` plan, a thread computes several channels."""
         plan = self._plan(WindowKnobs(STRIP), ())
         if self.facts is None:
             return plan

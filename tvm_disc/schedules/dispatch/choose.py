@@ -91,9 +91,7 @@ def analytic(
 
 
 def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
-    """Return a choice without sampled dims: the first plan, threaded from a threshold
-    of ``work``.
-    """
+    """Return a choice without sampled dims: the first plan, threaded if it has enough work."""
     plan = variants[0].plan
     runs = [v for v in variants if v.plan is plan]
     if len(runs) == 1 or static_dim(plan.work) is not None:
@@ -153,8 +151,10 @@ def fit(
 
 
 def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
-    """Return the loss, increased at points where a threaded variant is slower than its
-    serial run.
+    """Return the loss, with a penalty at points where a threaded variant does not pay.
+
+    A threaded variant that is slower than its serial run adds ``WASTED_THREADS`` times the
+    difference: thresholds are approximate, and each thread requires scratch memory.
     """
     serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
     result: Values = loss.copy()

@@ -17,9 +17,7 @@ from tvm_disc.typing import Expr
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
-    """Return the nanoseconds of one thread for a share (0 to 1) of the tasks of a plan without
-    ``cost``.
-    """
+    """Return the nanoseconds of a share (0 to 1) of the tasks, for plans without ``cost``."""
 
     def of(count: Expr | int) -> Values:
         return np.asarray(evaluate(i64(count), points) * share)

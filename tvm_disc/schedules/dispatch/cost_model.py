@@ -130,9 +130,7 @@ class Memory:
 
     @staticmethod
     def of(processor: Processor) -> Memory:
-        """Return the values derived from the sizes of caches and registers, without
-        measurements.
-        """
+        """Return values derived from the sizes of caches and registers, without measurements."""
         caches = processor.caches
         return Memory(
             # Only full-line stores (AVX-512) hide the latency of strided runs; without them,

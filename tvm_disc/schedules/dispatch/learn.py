@@ -127,8 +127,9 @@ class Regressor:
 
 
 def encoded(variants: Sequence[Variant]) -> Values:
-    """Return a row of numbers for each variant; variants with different keys have
-    different rows.
+    """Return a row of numbers for each variant; different keys have different rows.
+
+    A numeric knob is one column, NaN if a variant lacks it; families and text knobs are one-hot.
     """
     numbers, words = zip(*(_knobs(v) for v in variants), strict=True)
     named = sorted(set().union(*numbers))
@@ -179,8 +180,9 @@ def choose_measured(
     found: Times,
     limits: Limits = MEASURED,
 ) -> Choice | None:
-    """Return a choice by measured times inside the measured box of dims, by the model
-    outside it.
+    """Return a choice by measured times inside the measured box of dims, by the model outside.
+
+    None if no variant was measured.
     """
     made = choose_inside(group, variants, solver, model, found, limits)
     return None if made is None else _with_outside(group, *made, solver, model)
@@ -194,8 +196,9 @@ def choose_inside(
     found: Times,
     limits: Limits = MEASURED,
 ) -> tuple[Choice, Values] | None:
-    """Return a choice by measured times, and the points in the measured box that it was
-    fitted to.
+    """Return a choice by measured times, and the points that it was fitted to.
+
+    None if no variant was measured.
     """
     dims, times = time_table(variants, found)
     if not len(dims) or dims.shape[1] != len(group.symbols()):

@@ -107,9 +107,7 @@ def _is_real(expr: Expr) -> bool:
 
 
 def _halton(count: int, base: int) -> Values:
-    """Return ``count`` elements of the van der Corput sequence, a low-discrepancy sequence in [0,
-    1).
-    """
+    """Return ``count`` elements of the van der Corput sequence (low-discrepancy, in [0, 1))."""
     result = np.zeros(count)
     index = np.arange(1, count + 1)
     fraction = 1.0
@@ -121,8 +119,8 @@ def _halton(count: int, base: int) -> Values:
 
 
 def bounds(symbol: object, solver: Solver, dims: int = 1) -> tuple[int, int]:
-    """Return the range from which a symbol is sampled, if there are ``dims`` symbols;
-    at least 1.
+    """Return the range, at least 1, from which a symbol of a group with ``dims`` symbols is
+    sampled.
     """
     low, high = solver.range_of(symbol)
     low = max(low or 1, 1)

@@ -28,9 +28,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Split:
-    """A split: continue with ``below`` if the feature with this index is < ``at``, else with
-    ``rest``.
-    """
+    """A split: ``below`` applies if the feature with this index is < ``at``, else ``rest``."""
 
     feature: int
     at: int

@@ -165,9 +165,7 @@ def _best_pair(
 def _best_split(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """Return (remaining loss, feature, threshold) of the best single split; None if
-    there is none.
-    """
+    """Return (remaining loss, feature, threshold) of the best single split, or None."""
     if len(order) < 2 or not order.shape[1]:
         return None
     values = features[order, np.arange(order.shape[1])]

@@ -69,9 +69,7 @@ class Knobs:
         return asdict(self)
 
     def code(self) -> dict[str, object]:
-        """Return the choices that determine the code of the body; the others determine
-        :attr:`Plan.algorithm`.
-        """
+        """Return the choices that determine the body's code; others determine the algorithm."""
         return self.to_json()
 
 
@@ -102,8 +100,9 @@ class Need:
     assumed: bool | None = None
 
     def proved(self, solver: Solver) -> bool | None:
-        """Return whether the fact holds for all values that the solver's facts allow; None if this
-        is unknown, or if the fact is assumed.
+        """Return whether the fact holds for all values that the solver's facts allow.
+
+        None if this is unknown, or if the fact is assumed.
         """
         return solver.known(self.cond) if self.assumed is None else None
 
@@ -215,9 +214,7 @@ class Plan:
 
     @property
     def layout(self) -> Layout:
-        """Return the packing of each packed parameter; plans with equal layouts read the same
-        weights.
-        """
+        """Return the packing of each packed parameter; equal layouts mean equal weights."""
         return frozenset((n, p, self.packed_dtypes.get(n)) for n, p in self.packed.items())
 
     @property
@@ -227,9 +224,7 @@ class Plan:
 
     @property
     def code(self) -> str:
-        """Return family and the knobs that determine the body; plans with equal texts
-        share a body.
-        """
+        """Return family and the knobs that determine the body; equal texts mean a shared body."""
         return f"{self.family}{json.dumps(self.knobs.code(), sort_keys=True)}"
 
     @property
@@ -275,9 +270,7 @@ class Variant:
         return not self.plan.needs
 
     def to_json(self) -> dict[str, Any]:
-        """Return the variant as JSON-compatible values; variants with equal values have
-        equal code.
-        """
+        """Return the variant as JSON-compatible values; equal values mean equal code."""
         plan = self.plan
         return {"family": plan.family, "knobs": plan.knobs.to_json(), "parts": self.run.parts}
 
@@ -348,9 +341,7 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
 
 
 def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
-    """Return a serial and a threaded variant of each plan; the serial one of the first plan is
-    first.
-    """
+    """Return a serial and a threaded variant of each plan, in the order of the plans."""
     runs = [SERIAL] if machine.threads <= 1 else [SERIAL, Run(machine.threads)]
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
 
@@ -377,9 +368,7 @@ def _may_join(a: Plan, b: Plan) -> bool:
 
 
 def joined(variants: Sequence[Variant]) -> list[Variant]:
-    """Return the variants of a kernel, adapted to weights that hold all their layouts
-    in sequence.
-    """
+    """Return the variants with their plans adapted to weights that hold all layouts in sequence."""
     layouts: dict[Layout, Plan] = {}
     for variant in variants:
         layouts.setdefault(variant.plan.layout, variant.plan)

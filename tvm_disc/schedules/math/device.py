@@ -61,9 +61,7 @@ NATIVE: dict[str, Function] = {
 
 
 def native_on_device(name: str, otherwise: Function) -> Function:
-    """Return a function that emits a native call of ``name`` on a device, and ``otherwise`` on a
-    CPU.
-    """
+    """Return a function that emits a native call of ``name`` on a device, else ``otherwise``."""
     native = NATIVE[name]
 
     @wraps(otherwise)

@@ -101,11 +101,10 @@ def exp_nonpositive(x: Expr) -> Expr:
 
 
 def _exp_native(b: ScalarBody) -> Expr:
-    """Return ``2^(k/16) * 2^n * e^f``; an instruction that handles overflow and denormals scales by
-    2^n.
+    """Return ``2^(k/16) * 2^n * e^f``.
 
-    For infinite and huge arguments ``f`` has no meaning. It is clamped, and the scale alone
-    determines the result.
+    The scaling by 2^n is an instruction that handles overflow and denormals. For infinite and huge
+    arguments ``f`` has no meaning. It is clamped, and the scale alone determines the result.
     """
     to_sixteenth = b.c(ROUNDING / llvm_ops.TABLE)
     s = b.let("s", b.fma(b.x, b.c(1.0 / LN2), to_sixteenth))
@@ -197,9 +196,7 @@ def erf(x: Expr) -> Expr:
 
 
 def _erf_native(b: ScalarBody, a: Expr) -> Expr:
-    """Return erf as a polynomial around the nearest of 16 points; the last one reaches
-    exactly 1.
-    """
+    """Return erf as a polynomial around the nearest of 16 points; the last piece reaches 1."""
     end = b.c(ERF_END)
     clean = b.let("t", b.select(a > end, end, a))
     index = b.let("i", b.bits(clean + b.c(ROUNDING / 2**ERF_DIGITS)))
@@ -301,9 +298,7 @@ def cosh(x: Expr) -> Expr:
 
 
 def _log_edges(b: ScalarBody, result: Expr) -> Expr:
-    """Return a logarithm with special values: inf and NaN are unchanged, 0 gives -inf, negative
-    NaN.
-    """
+    """Return a logarithm with special values: inf and NaN unchanged, 0 to -inf, negative to NaN."""
     edge = b.select(b.eq(b.x, b.c(0.0)), b.c(-INF), b.c(NAN))
     positive = b.select(b.x > b.c(0.0), result, edge)
     return b.select(b.x < b.c(INF), positive, b.x)
@@ -336,9 +331,7 @@ def log10(x: Expr) -> Expr:
 
 
 def log1p_of(b: ScalarBody, v: Expr, extra: Expr | None = None) -> Expr:
-    """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``; the result is undefined for other
-    ``v``.
-    """
+    """Return ``log(1+v) + extra*ln2`` for finite ``v > -1``, and undefined values otherwise."""
     mantissa = b.i(b.fmt.mantissa)
     k = b.let("k", tirx.shift_right(b.bits(v + b.c(1.0)) - b.i(b.fmt.sqrt_half), mantissa))
     shift = b.let("ks", b.shifted(k))
@@ -414,9 +407,7 @@ def atanh(x: Expr) -> Expr:
 
 
 def pow_general(x: Expr, y: Expr) -> Expr:
-    """Return ``x^y`` as C's ``powf``: the logarithm is computed in float64, special cases are
-    selects.
-    """
+    """Return ``x^y`` as C's ``powf``, with a float64 logarithm and selects for special cases."""
     b = ScalarBody(x)
     y = b.let("y", y)
     a = b.let("a", b.abs(b.x))

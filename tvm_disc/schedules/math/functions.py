@@ -95,9 +95,7 @@ def _apply(name: str, x: Expr, f32: Unary, f64: Unary) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """Return e^x; inf for x > 88.7228, exp(-inf) = 0, denormal results are correct up
-    to rounding.
-    """
+    """Return e^x; inf for x > 88.7228, exp(-inf) = 0; denormal results are accurate."""
     return _apply("exp", x, _e.exp, _e.exp)
 
 
@@ -186,10 +184,9 @@ def silu(x: Expr) -> Expr:
 
 
 def gelu_erf(x: Expr) -> Expr:
-    """Return x/2*(1+erf(x/sqrt(2))) without the formula's cancellation for negative x; NaN for
-    -inf.
+    """Return x/2*(1+erf(x/sqrt(2))) without cancellation for negative x; NaN for x = -inf.
 
-    float64 evaluates the formula, including the cancellation.
+    float64 evaluates the formula, with cancellation.
     """
 
     def formula(w: Expr) -> Expr:

@@ -119,9 +119,7 @@ def sigmoid(b: ScalarBody) -> Expr:
 
 
 def silu(b: ScalarBody) -> Expr:
-    """Return x/(1 + e^-x); scaling follows the division, so that no earlier step over- or
-    underflows.
-    """
+    """Return x/(1 + e^-x), scaled after the division, so that no earlier step overflows."""
     low = b.let("l", tirx.max(b.c(-110.0), b.x))
     inverse, total = _logistic(b, b.let("t", tirx.min(b.c(110.0), low)))
     value = low / total * inverse

@@ -123,9 +123,7 @@ def dtype_of(x: Expr) -> tuple[str, int]:
 
 
 def literal(x: Expr) -> int | float | None:
-    """Return the value of a literal, or of a vector of equal literals; None for other
-    expressions.
-    """
+    """Return the value of a literal, or of a vector of equal literals; else None."""
     scalar = x.value if isinstance(x, tirx.Broadcast) else x
     return scalar.value if isinstance(scalar, tirx.FloatImm | tirx.IntImm) else None
 
@@ -281,10 +279,10 @@ class ScalarBody:
         return result
 
     def poly_in_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """Return the sum of :meth:`poly` in Estrin's form: pairs of terms, then a polynomial in
-        ``x^2``.
+        """Return the sum of :meth:`poly` in Estrin's form.
 
-        The dependency chain is half as long; the form has one more multiplication.
+        The form is a polynomial in ``x^2`` whose coefficients are pairs of terms. The dependency
+        chain is half as long; there is one more multiplication.
         """
         terms = [self.c(v) for v in coefficients]
         pairs = [
@@ -343,9 +341,7 @@ class ScalarBody:
         return self.select(self.x <= self.c(float("inf")), result, self.x)
 
     def eq(self, x: Expr, y: Expr) -> Expr:
-        """Return the comparison ``x == y``; Python's ``==`` on expressions creates a lazy
-        placeholder.
-        """
+        """Return the comparison ``x == y``, for which Python's ``==`` is a lazy placeholder."""
         return tirx.EQ(x, y)
 
     def small_int(self, x: Expr) -> Expr:
@@ -376,9 +372,7 @@ class ScalarBody:
         return self.let("p", self.fma(f * f, tail, f))
 
     def log_split(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return floats ``(k, f)`` with ``x = 2^k * (1 + f)``; undefined if ``x`` is
-        not positive.
-        """
+        """Return floats ``(k, f)`` with ``x = 2^k * (1 + f)``, for positive ``x``."""
         fmt = self.fmt
         tiny = self.let("tiny", x < self.c(fmt.tiny))
         up = fmt.mantissa + 1

@@ -25,9 +25,7 @@ Use = Callable[[ScalarBody, Expr, Expr, Expr], Expr]
 
 
 def trunc_mod(x: Expr, y: Expr) -> Expr:
-    """Return C's ``fmod``; the remainder, even if 0, has the sign of ``x``; NaN if y = 0 or x =
-    +-inf.
-    """
+    """Return C's ``fmod``; its sign is that of ``x``, even for 0; NaN if y = 0 or x = +-inf."""
     return _with_remainder(x, y, lambda b, x, y, r: _signed(b, r, x))
 
 

@@ -54,9 +54,7 @@ ATAN_TAIL = (
 
 
 def _quadrant(b: ScalarBody) -> tuple[Expr, Expr]:
-    """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; r is NaN if |x| >=
-    ``TRIG_LIMIT``.
-    """
+    """Return ``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
     inside = tirx.And(b.x > b.c(-TRIG_LIMIT), b.x < b.c(TRIG_LIMIT))
     x = b.let("d", b.cast(b.select(inside, b.x, b.c(0.0)), "float64"))
     n = b.let("n", tirx.nearbyint(x * b.d(0.6366197723675814)))

@@ -37,8 +37,8 @@ def plan_append(node: Node) -> Plan:
                 low.store(out, begin + e, cast(low.at(new, index), node.dtype), node.dtype)
 
     def emit_rows(body: Body) -> None:
-        """Emit the elements ``[lo, hi)`` of ``new`` for ``axis`` 0, where they are contiguous in
-        the buffer.
+        """Emit the elements ``[lo, hi)`` of ``new`` for ``axis`` 0: they are contiguous in the
+        buffer.
         """
         low, b, out = body.low, body.block, body.outputs[0]
         begin = b.bind("begin", i64(used) * i64(inner))

@@ -12,8 +12,8 @@ from tvm_disc.tir.index import product
 
 
 def plan_coordinates(node: Node) -> Plan:
-    """Return a plan that converts coordinates ``[n, d]`` in old dims to ``[n, k]`` in new dims
-    (int64).
+    """Return a plan that converts int64 coordinates from old dims ``[n, d]`` to new ones ``[n,
+    k]``.
     """
     indices, old, new = node.inputs
     depth, wanted = indices.shape[1], node.shape[1]

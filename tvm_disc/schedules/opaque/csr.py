@@ -1,6 +1,4 @@
-"""Matmuls with a block-sparse (BSR) matrix; a task is a row of ``x`` and a block row of
-the matrix.
-"""
+"""Matmuls with a block-sparse (BSR) matrix; a task is a row of ``x`` and a block row."""
 
 from __future__ import annotations
 

@@ -18,9 +18,7 @@ PAIR_COST = 64  # operations per box; most boxes are compared with few selected 
 
 
 def plan_suppress(node: Node) -> Plan:
-    """Return a plan with a task per list of boxes, which compares each box with the
-    selected ones.
-    """
+    """Return a plan with a task per list of boxes; each box is compared with selected ones."""
     boxes, _, order = node.inputs[:3]
     tasks = product(order.shape[:2])
 
@@ -104,9 +102,7 @@ class _List:
             self._compare(j, place, const(True, "bool"))
 
     def _compare(self, j: Expr, place: Expr, suppressible: Expr) -> None:
-        """Emit the loop that compares a box with the picked ones, and the pick if none covers the
-        box.
-        """
+        """Emit the comparison of a box with the picked ones, and its pick if none covers it."""
         block, low = self.block, self.low
         box = self._fields(place)
         open_, t = self._cell("open"), self._cell("t")
@@ -152,8 +148,9 @@ class _List:
         return [*a, area, kind]
 
     def _covers(self, kept: Sequence[Expr], box: Sequence[Expr]) -> Expr:
-        """Return whether the overlap of two boxes reaches the threshold; their classes must be
-        equal, too.
+        """Return whether two boxes of one class overlap by the threshold or more.
+
+        The rules ``tflite`` and ``pixels`` require an overlap above the threshold.
         """
         block, dtype = self.block, self.boxes.dtype
         zero = const(0, dtype)

@@ -13,7 +13,7 @@ from tvm_disc.typing import Expr
 
 
 def plan_pool_grad(node: Node) -> Plan:
-    """Return a plan that adds the gradient ``[n, c, oh, ow]`` of each window to ``x[n,
+    """Return a plan that adds the gradient of each window ``[n, c, oh, ow]`` to ``x[n,
     c, h, w]``.
     """
     outer = node.shape[:2]
@@ -51,9 +51,7 @@ class _Plane:
                 self._to_largest(given, spans)
 
     def _span(self, k: int, at: Expr) -> tuple[Expr, Expr, Expr]:
-        """Return (first, end) of the part of a window inside the image, and the window's full
-        length.
-        """
+        """Return (first, end) of a window's part inside the image, and the window's full length."""
         block, attrs = self.block, self.node.attrs
         size = i64(self.x.shape[2 + k])
         start = block.bind("start", at * attrs["strides"][k] - attrs["padding"][k])

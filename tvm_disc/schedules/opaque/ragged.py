@@ -49,10 +49,9 @@ def plan_lengths(node: Node) -> Plan:
 
 
 def plan_offsets(node: Node) -> Plan:
-    """Return a plan of ``lengths[b]``: int64 offsets ``[b + 1]``, the exclusive prefix sums and the
-    total.
+    """Return a plan of ``lengths[b]``: int64 offsets ``[b + 1]``, from 0 to the total.
 
-    A negative length counts as 0.
+    Each offset is the sum of the previous lengths. A negative length counts as 0.
     """
     lengths = node.inputs[0]
     items = i64(lengths.shape[0])
@@ -71,8 +70,7 @@ def plan_offsets(node: Node) -> Plan:
 
 
 def plan_items(node: Node) -> Plan:
-    """Return a plan of ``offsets[b + 1]``, which must be valid: int64 ``[t]``, the item of each
-    row.
+    """Return a plan of valid ``offsets[b + 1]``: int64 ``[t]``, the item of each row.
 
     With the attribute ``positions``, the result is the position of each row in its item.
     """

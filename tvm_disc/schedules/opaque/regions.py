@@ -34,9 +34,7 @@ def plan_roi(node: Node) -> Plan:
 
 
 class _Part:
-    """Computes one element of the result: region ``n``, channel ``c``, part ``(i, j)``
-    of the grid.
-    """
+    """Computes one element: region ``n``, channel ``c``, part ``(i, j)`` of the region's grid."""
 
     def __init__(self, body: Body, node: Node, index: list[Expr]) -> None:
         self.low, self.block, self.node = body.low, body.block, node
@@ -99,9 +97,7 @@ class _Part:
         return start, self._bind("step", size / cast(count, self.dtype)), count
 
     def _between(self, places: Sequence[Expr]) -> Expr:
-        """Return the bilinear interpolation of four pixels; 0 if ``places`` are far outside the
-        image.
-        """
+        """Return the bilinear interpolation of four pixels; 0 if far outside the image."""
         zero, one = self._f(0), self._f(1)
         outside: Expr = UNSET
         near = []

@@ -47,9 +47,7 @@ class _Box:
         return self.block.bind(name, value)
 
     def emit(self, t: Expr) -> None:
-        """Emit a box and its score; boxes below the least size are enlarged and get the
-        score -1.
-        """
+        """Emit a box and its score; boxes below the least size are enlarged and score -1."""
         low, block, attrs = self.low, self.block, self.node.attrs
         scores, _, info, _ = self.node.inputs
         count = i64(self.node.inputs[3].shape[0])
@@ -80,9 +78,7 @@ class _Box:
         self.block.store(self.body.outputs[0], t * 5 + k, value)
 
     def _ends(self, axis: int, place: Expr, limit: Expr) -> tuple[Expr, Expr]:
-        """Return the ends of the anchor along an axis, after shift and delta, clamped
-        to the image.
-        """
+        """Return the ends of the shifted and moved anchor along an axis, clamped to the image."""
         low, attrs = self.low, self.node.attrs
         _, moves, _, anchors = self.node.inputs
         shift = self._bind("shift", cast(place, self.node.dtype) * self._f(attrs["stride"]))

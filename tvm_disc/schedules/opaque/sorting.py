@@ -107,8 +107,7 @@ class _Line:
         self.low.store(self.body.outputs[0], at, cast(position, self.node.dtype), self.node.dtype)
 
     def select(self) -> None:
-        """Emit the insertion of each index into the list of the first k, and the stores of the
-        list.
+        """Emit the insertion of each index into the list of the first k, and the list's stores.
 
         Equal elements keep their order, because an element is inserted after equal ones.
         """

@@ -69,9 +69,7 @@ class _State:
             self.block.store(self.words, k, word)
 
     def _count(self) -> Expr:
-        """Return the number of random numbers: an attribute, or an operand if known only at run
-        time.
-        """
+        """Return the number of random numbers, which may be known only at run time (an operand)."""
         known = int(self.node.attrs["count"])
         return (
             i64(known) if known >= 0 else self.low.settle("n", self.low.at(self.node.inputs[1], []))
@@ -106,8 +104,8 @@ class _State:
                 self._shift()
 
     def _no_path_left(self) -> Expr:
-        """Return whether the path is full; Relay tests only the first word, so a path has at most
-        64 bits.
+        """Return whether the path is full; Relay tests only the first word, so a path
+        has 64 bits.
         """
         return tirx.EQ(self._get(self.words, 8), _u(0))
 
@@ -122,8 +120,8 @@ class _State:
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
 
     def _shift(self) -> None:
-        """Emit the shift of the end of the path by one bit; an end in the second word means that it
-        is full.
+        """Emit the shift of the path's end by one bit; an end in the second word means
+        a full path.
         """
         block, w = self.block, self.words
         with block.when(tirx.EQ(self._get(w, 8), _u(1))):

@@ -117,8 +117,7 @@ def _plan(
     inner: Sequence[Expr],
     emit: Callable[[Body, Sequence[Expr], Expr, Expr], None],
 ) -> Plan:
-    """Return a plan whose tasks are the outer indices, or the inner elements if there is no outer
-    dim.
+    """Return a plan whose tasks are the outer indices; without outer dims, the inner elements.
 
     Args:
         emit: called with the indices of the outer dims, the first inner element, and the number of

@@ -84,8 +84,8 @@ class Accumulator:
         self.block.store(cells, lane_index(self.width), wide)
 
     def step(self, value: Expr, position: Expr, mask: Expr | None = None) -> None:
-        """Emit the reduction of a vector ``value`` at ``position`` in the row; masked lanes are
-        skipped.
+        """Emit the reduction of the vector ``value`` at ``position`` in the row, without masked
+        lanes.
         """
         if mask is not None:
             value = self._masked(value, mask)
@@ -251,9 +251,7 @@ def _tree(values: Sequence[Expr], combine: Combine) -> Expr:
 
 
 def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
-    """Return the reduction of all ``width`` lanes of ``cells``, by halving; ``width`` is a power of
-    2.
-    """
+    """Return the reduction of the ``width`` lanes of ``cells``, a power of 2, by halving."""
     while width > 1:
         width //= 2
         if width >= 4:

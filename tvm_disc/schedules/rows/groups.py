@@ -172,8 +172,8 @@ class RowGroups:
             self._put(node, k, acc.total())
 
     def _row_values(self, first: Expr, count: Expr, stage: int) -> None:
-        """Emit the per-row values that are known after a stage; after the last one, also the
-        outputs.
+        """Emit the per-row values that are known after a stage, and after the last one
+        the outputs.
         """
         done = self.work.reductions(stage)
         for node in done:
@@ -200,8 +200,9 @@ class RowGroups:
 
     @contextmanager
     def _rows(self, first: Expr, count: Expr) -> Iterator[tuple[Expr, Expr]]:
-        """Yield the rows of the group, and their positions in :attr:`values`: one vector, or one by
-        one.
+        """Yield the rows of the group, and their positions in :attr:`values`.
+
+        If ``at_once``, rows and positions are one vector, otherwise they are scalars in a loop.
         """
         if not self.at_once:
             with self.low.loop("k", count) as k:
@@ -230,9 +231,7 @@ class OfRows(Walk):
     """Emits the per-row values, for a vector of rows or for a single row."""
 
     def place(self, node: Node, position: int) -> None:
-        """Return None: kept values have an element per position of a row, so none are
-        stored here.
-        """
+        """Return None: per-row code stores no kept values, which have an element per position."""
 
 
 __all__ = ["RowGroups", "group_scratch", "rows_of_group"]

@@ -97,9 +97,7 @@ class RowWork:
                 if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
 
     def streams(self, solver: Solver) -> int:
-        """Return the number of operands and outputs that have the shape of the domain, at least
-        one.
-        """
+        """Return the number of operands and outputs with the domain's shape, at least one."""
         return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
 
 
@@ -234,9 +232,7 @@ class Walk:
     # -- kept values ---------------------------------------------------------------------------
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Return the buffer and offset of a kept node; None if it is stored in an
-        output's memory.
-        """
+        """Return the buffer and offset of a kept node; None if it is in an output's memory."""
         if self.sched.storage[node] is not None:
             return None
         k = self.work.spare.index(node)

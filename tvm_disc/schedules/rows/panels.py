@@ -96,8 +96,7 @@ class Panels:
             span.finish()
 
     def spans(self, body: Body, height: Expr | None) -> Iterator[ColumnSpan]:
-        """Emit a loop over the panels of the body and their totals; yield the current panel in the
-        loop.
+        """Emit a loop over the body's panels; yield the panel, with its totals, inside the loop.
 
         If ``height`` is None, a panel covers all rows. Otherwise the rows are split into pieces of
         ``height`` rows; the panels of one piece have consecutive task numbers.
@@ -142,8 +141,8 @@ class Panels:
             self._totals[node] = cells
 
     def totals(self, node: Node) -> list[Buffer]:
-        """Return the buffer of a reduction's totals; for a float sum also that of their rounding
-        errors.
+        """Return the buffer of a reduction's totals; for float sums, also that of
+        rounding errors.
         """
         return self._totals[node]
 
@@ -160,8 +159,8 @@ def _compensated(node: Node) -> bool:
 
 @dataclass
 class ColumnSpan:
-    """The columns ``[begin, end)`` of one outer index, or of one piece; ``piece`` counts the
-    pieces.
+    """The columns ``[begin, end)`` of one outer index, or of one piece, whose number is
+    ``piece``.
     """
 
     panels: Panels
@@ -207,8 +206,7 @@ class ColumnSpan:
             walk.known(_reductions(self.panels.work), values)
 
     def results(self, wide: bool = False) -> Iterator[tuple[Column, Expr, list[Expr]]]:
-        """Yield blocks of columns, their offsets from ``begin``, and the values of their
-        reductions.
+        """Yield blocks of columns, their offsets from ``begin``, and their reductions' values.
 
         With ``wide``, float sums are returned as float64, including the rounding errors.
         """
@@ -226,9 +224,7 @@ class ColumnSpan:
             yield walk, at, values
 
     def _blocks(self) -> Iterator[tuple[Column, Expr]]:
-        """Yield each block of columns and its offset in the totals, inside a loop over
-        the blocks.
-        """
+        """Yield each block of columns and its offset in the totals, inside a loop."""
         block, low, lanes = self.body.block, self.body.low, self.panels.work.lanes
         width = self.panels.width
         full = block.bind("full", tirx.truncdiv(self.end - self.begin, i64(width)))
@@ -255,8 +251,9 @@ class ColumnSpan:
 
 
 def _corrected(total: Expr, error: Expr) -> Expr:
-    """Return the sum of a total and its error; the formula of the error of an infinite total gives
-    NaN, so that is not added.
+    """Return the sum of a total and its rounding error; an infinite total is returned unchanged.
+
+    The formula of the error gives NaN for an infinite total.
     """
     dtype = str(total.ty.dtype)
     largest = const(float(tirx.max_value(dtype.partition("x")[0]).value), dtype)

@@ -59,9 +59,7 @@ def _reductions(group: Group) -> list[Node]:
 
 
 def _reduces_again(node: Node) -> bool:
-    """Return whether the reduction of pieces' results is equal to the node's value, and as
-    accurate.
-    """
+    """Return whether reducing the pieces' results yields the node's value, as accurately."""
     return (
         node.op not in ARG_REDUCTIONS
         and node.dtype == accumulator(node.inputs[0].dtype)
@@ -76,8 +74,9 @@ def _kept_dtype(node: Node) -> str:
 
 
 def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Stage]:
-    """Return the two stages of a group for which :func:`takes_pieces` holds; ``plan`` plans the
-    second.
+    """Return the two stages of a group in pieces; ``plan`` plans the second stage.
+
+    :func:`takes_pieces` must hold for the group.
 
     Raises:
         Unsupported: no template accepts the second stage.
@@ -196,8 +195,8 @@ class Pieces:
         return self.panels.pieces(self._size())
 
     def shape_of(self, node: Node) -> tuple[Expr, ...]:
-        """Return the shape of a reduction's partial results: its first reduced dim counts the
-        pieces.
+        """Return the shape of a reduction's partial results; the first reduced dim
+        counts pieces.
         """
         axes, shape = reduced_axes(node), list(node.inputs[0].shape)
         for axis in axes:

@@ -46,9 +46,7 @@ def short_widths(work: RowWork, solver: Solver) -> list[int]:
 
 
 def whole_registers(work: RowWork, solver: Solver) -> bool:
-    """Return whether row lengths are multiples of the lanes of a register, so that nothing is
-    masked.
-    """
+    """Return whether row lengths are known to be multiples of a register, so need no masks."""
     return bool(solver.known_divides(work.lanes, product(work.domain.inner)))
 
 

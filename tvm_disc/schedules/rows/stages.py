@@ -135,9 +135,7 @@ def passes_over_nan(most: Node, group: Group) -> bool:
 
 
 def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
-    """Return whether ``node`` combines an operand with a sum, its logarithm, or a
-    quotient by it.
-    """
+    """Return whether ``node`` combines an operand with a sum, its logarithm or a quotient by it."""
     made = {x for x in node.inputs if x.op in ("relax.log", "relax.divide")}
     others = {*node.inputs, *(x.inputs[-1] for x in made)}
     arithmetic = ("relax.subtract", "relax.multiply", "relax.divide")
@@ -174,9 +172,7 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
 
 
 def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
-    """Return the nodes to keep: those that a later loop reads, directly or through recomputed
-    users.
-    """
+    """Return the nodes to keep: a later loop reads them, directly or through recomputed users."""
     last: dict[Node, int] = {}
     found: list[Node] = []
     for node in reversed(group.nodes):

@@ -74,9 +74,7 @@ class AcrossKnobs(Knobs):
 
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return plans with a task per row, per block of short rows, or per block of
-    adjacent columns.
-    """
+    """Return plans with a task per row, per block of short rows, or per block of columns."""
     sched = schedule_stages(group, solver)
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
@@ -137,9 +135,7 @@ class _Rows:
         return self.work.domain
 
     def vectorizable(self) -> bool:
-        """Return whether all nodes of the group can be computed as vectors; see
-        :func:`is_vectorizable`.
-        """
+        """Return whether the whole group can be computed as vectors: :func:`is_vectorizable`."""
         return is_vectorizable(self.group)
 
     # -- plans ---------------------------------------------------------------------------------
@@ -212,9 +208,7 @@ class _Rows:
         return loads + len(self.work.as_large(self.group.outputs, self.solver))
 
     def most_across(self) -> int:
-        """Return the longest row for the plan with one row per lane: at most one vector along the
-        row.
-        """
+        """Return the longest row for one row per lane: at most one vector along the row."""
         lanes = self.work.lanes
         return min([lanes, *(most_across(lanes, n) for n in self.work.sched.kept)])
 
@@ -262,7 +256,7 @@ class _Rows:
             Single(self.work, body, outer, (), 1).emit()
 
     def values_at_once(self) -> bool:
-        """Return whether the per-row values of several rows can be a vector, without index
+        """Return whether per-row values of several rows can be a vector, without index
         divisions.
         """
         body = _dry_body(self.group, self.solver)

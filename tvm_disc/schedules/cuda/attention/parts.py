@@ -71,9 +71,7 @@ def quotient(core: Core, result: Expr, total: Expr) -> Expr:
 
 
 def store_result(core: Core, body: Body, place: tuple[Expr, Expr, Expr], value: Expr) -> None:
-    """Emit the operators that follow the attention at (g, i, column), and the store of their
-    results.
-    """
+    """Emit the operators after the attention at (g, i, column), and the stores of the results."""
     low, anchor = body.low, core.found.result
     settled = low.settle("total", cast(value, anchor.dtype))
     low.bind_reader(anchor, lambda at: settled)

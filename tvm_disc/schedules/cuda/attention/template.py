@@ -171,9 +171,7 @@ class _Attentions:
         return rows * columns * costs.multiply + (rows + columns) / CHUNK * costs.shared
 
     def _widened(self, operand: Operand) -> tuple[Operand, list[Expr]]:
-        """Return an operand with vector copies, and the sizes that these require to be
-        multiples.
-        """
+        """Return an operand with vector copies, and the sizes that must be multiples for these."""
         lanes = lanes_of_operand(self.group, operand.node)
         facts = self._facts(replace(operand, lanes=lanes)) if lanes > 1 else None
         return (operand, []) if facts is None else (replace(operand, lanes=lanes), facts)

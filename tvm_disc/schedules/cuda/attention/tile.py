@@ -148,10 +148,10 @@ class FlashPlan:
 
 
 def _turned(chunk: Expr, number: Expr, extent: int) -> Expr:
-    """Return the position of a chunk in row ``number`` of a shared array with rows of ``extent``
-    elements.
+    """Return the position of a chunk in row ``number`` of a shared array.
 
-    Chunks are permuted so that the stores of a warp go to different banks.
+    Rows have ``extent`` elements. Chunks are permuted so that the stores of a warp go to different
+    banks.
     """
     turns = min(8, extent // CHUNK)
     return tirx.bitwise_xor(chunk, tirx.bitwise_and(i64(number), i64(turns - 1)))
@@ -223,9 +223,7 @@ class _Copy:
                     of.block.store(self.stage, step * operand.lanes + number, value)
 
     def _each_loaded(self, store: Callable[[Expr, Expr, Expr], None]) -> None:
-        """Emit ``store`` for each step; if the copy is late, emit the load of the step
-        before it.
-        """
+        """Emit ``store`` for each step; if the copy is late, preceded by the load of the step."""
 
         def both(step: Expr, row: Expr, at: Expr) -> None:
             self._load(step, row, at)
@@ -347,9 +345,7 @@ class _Flash:
     # -- a tile of keys --------------------------------------------------------------------------
 
     def _score(self, k0: Expr) -> None:
-        """Emit the scores of the tile, after the scales, biases and masks that follow
-        the matmul.
-        """
+        """Emit the scores of the tile, after the scales, biases and masks that follow them."""
         block, low, knobs, core = self.block, self.low, self.knobs, self.core
         with low.loop("s", knobs.rows * knobs.columns, kind="unrolled") as s:
             block.store(self.scores, s, const(0, self.dtype))
@@ -505,9 +501,7 @@ class _Flash:
     # -- results ---------------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Emit the reduction of the sums of weights, and the stores of the result or of a part of
-        it.
-        """
+        """Emit the reduction of the sums of weights, and the stores of the (partial) result."""
         block, low, knobs = self.block, self.low, self.knobs
         self._across(self.sums, lambda a, b: a + b)
         block.barrier()  # shared memory is reused by the next task

@@ -1,5 +1,4 @@
-"""Rows along an axis that is not the last: each thread processes adjacent columns, 16 bytes at a
-time.
+"""Rows along an axis that is not the last: a thread processes several adjacent columns.
 
 The stages are those of single columns. A value that exists once per column is kept for each of the
 thread's columns; a read returns the value of the current column.

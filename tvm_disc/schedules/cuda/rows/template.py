@@ -77,11 +77,10 @@ COLUMN_THREADS = 256  # threads per block in plans with columns
 
 
 def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """Return plans with a thread, a warp, a block or several blocks per row, as the row length
-    allows.
+    """Return plans with a thread, a warp, a block or several blocks per row.
 
-    A single reduction over axes that are not the last also gets contraction plans, which support
-    vector reads along the result.
+    Plans that do not suit the possible row lengths are omitted. A single reduction over axes that
+    are not the last also gets contraction plans, which support vector reads along the result.
     """
     rows = _Rows(group, solver, machine)
     plans = [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
@@ -138,8 +137,9 @@ class _Rows:
         return known is None or knobs.together <= 32 or known > SHORT
 
     def is_plain(self) -> bool:
-        """Return whether all results follow element-wise from one reduction over axes that are not
-        the last.
+        """Return whether one reduction over axes that are not the last determines all results.
+
+        The results follow from the reduction by element-wise operators.
         """
         if not self.domain.tail or len(self.reduced) != 1:
             return False
@@ -150,8 +150,9 @@ class _Rows:
         return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
 
     def plan(self, knobs: RowKnobs) -> Plan:
-        """Return a plan without needs; its ``wide`` plans use vector accesses, or keep rows in
-        registers.
+        """Return a plan without needs.
+
+        Its ``wide`` plans use vector accesses, and may also keep rows in registers.
         """
         plain = self._plan(knobs, ())
         facts = self.column_facts if knobs.columns > 1 else self.facts
@@ -177,8 +178,9 @@ class _Rows:
         return replace(knobs, lanes=self.lanes, columns=columns, together=together)
 
     def held(self) -> list[Node]:
-        """Return the operands whose rows can be kept in registers, because all reads are at the
-        row's index.
+        """Return the operands whose rows can be kept in registers.
+
+        All reads of these must be at the row's own index.
         """
         plain = all(n.cls in (OpClass.ELEMWISE, OpClass.REDUCE) for n in self.group.nodes)
         return self.work.as_large(self.group.params, self.solver) if plain else []

@@ -27,8 +27,9 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 @dataclass(frozen=True)
 class RowKnobs(Knobs):
-    """Threads per row, elements per access, accesses kept in registers, blocks per row, and rows
-    per block.
+    """Number of threads per row, elements per access, and blocks per row.
+
+    ``held``: accesses that a thread keeps in registers. ``columns``: adjacent rows per block.
     """
 
     together: int
@@ -138,9 +139,7 @@ class Threads(Walk):
                     self.finish()
 
     def _found(self, stage: int) -> None:
-        """Emit the combination of a stage's partial results, and the per-row values that follow
-        from it.
-        """
+        """Emit the combination of a stage's partial results, and the per-row values that use it."""
         nodes = self.rows.reductions(stage, self.pairs)
         values = self._accumulators(nodes)
         with self.low.loop("other", self.knobs.parts) as other:
@@ -200,9 +199,7 @@ class Threads(Walk):
         return made
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """Emit one pass over the row; return the values of the reductions, which all
-        threads get.
-        """
+        """Emit one pass over the row; return the values of the reductions to all threads."""
         accs = self._accumulators(nodes)
         firsts = [n for n in nodes if n not in self.pairs.values()]
         if self.threads == 1:
@@ -252,9 +249,7 @@ class Threads(Walk):
 
     @contextmanager
     def _vectors(self) -> Iterator[Expr]:
-        """Emit a loop over this thread's vector accesses; yield the index of the first element of
-        each.
-        """
+        """Emit a loop over this thread's vector accesses; yield the first element of each."""
         lanes, block = self.knobs.lanes, self.block
         if not self.knobs.held:
             shift = i64(lanes.bit_length() - 1)
@@ -292,9 +287,7 @@ class Threads(Walk):
             self.low.bind_reader(node, self._held_reader(node))
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        """Return None; if the row is kept in registers, first allocate registers for the node's
-        values.
-        """
+        """Return None; if the row is kept in registers, first allocate registers for the node."""
         if self.knobs.held:
             size = self.knobs.lanes * self.knobs.held
             self.arrays[node] = self.block.alloc("kept", size, storage_dtype(node.dtype))
@@ -316,7 +309,7 @@ class Threads(Walk):
     def _step_lanes(
         self, nodes: Sequence[Node], accs: Sequence[Any], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Emit the adjacent elements from ``j`` on one after another, then vector stores of their
+        """Emit adjacent elements from ``j`` on one after another, then vector stores of the
         results.
         """
         self.lanes = lanes = self._new_lanes(j)

@@ -43,8 +43,8 @@ class Instructions:
         return self.block.bind(name, found)
 
     def copy(self, to: Expr, source: Buffer, at: Expr, inside: Expr) -> None:
-        """Start an asynchronous copy of 16 bytes from ``source[at]``; if not ``inside``, write
-        zeros.
+        """Start an asynchronous copy of 16 bytes from ``source[at]``, or of zeros if not
+        ``inside``.
         """
         bytes_ = tirx.Select(inside, i32(CHUNK_BYTES), i32(0))
         self._call("copy", to, address(source, at), bytes_)
@@ -58,8 +58,8 @@ class Instructions:
         self._call("wait", i32(groups))
 
     def load(self, to: Buffer, begin: Expr, at: Expr, transposed: bool) -> None:
-        """Load four 8 x 8 matrices of 16-bit elements; each thread provides the address
-        of a row.
+        """Load four 8 x 8 matrices of 16-bit elements; ``at`` is the address of a row
+        per thread.
         """
         self._call("load_transposed" if transposed else "load", address(to, begin), at)
 
@@ -70,8 +70,8 @@ class Instructions:
     def multiply(
         self, dtype: str, sums: Buffer, s: Expr, a: tuple[Buffer, Expr], b: tuple[Buffer, Expr]
     ) -> None:
-        """Add the product of a 16 x K and a K x 8 matrix to sums; K elements of ``dtype`` are 32
-        bytes.
+        """Add the product of a 16 x K and a K x 8 matrix to sums, with K = 32 bytes /
+        element size.
         """
         self._call(f"multiply_{dtype}", address(sums, s), address(*a), address(*b))
 
@@ -87,9 +87,7 @@ class Instructions:
     # -- of a warpgroup: 128 threads call them together ------------------------------------------
 
     def room(self, name: str) -> Expr:
-        """Return the shared address of the kernel's dynamic shared memory, aligned to
-        1024 bytes.
-        """
+        """Return the address of the kernel's dynamic shared memory, aligned to 1024 bytes."""
         found = tirx.call_extern(ADDRESS, "disc_tensor_room")
         return self.block.bind(name, found)
 

@@ -101,8 +101,9 @@ class _TensorTiling(Tiling):
         return [self._with_groups(*p) for p in pairs] if self._why_not_wide() is None else []
 
     def _with_groups(self, warps: GroupKnobs, groups: GroupKnobs) -> Plan:
-        """Return a plan with warp instructions; its ``wide`` plan uses warpgroup instructions if
-        the GPU has them.
+        """Return a plan with warp instructions.
+
+        Its ``wide`` plan uses warpgroup instructions, and is launched if the GPU has them.
         """
         plan, wide = self._plan(warps), self._plan(groups)
         only = self.device.architectures == (GROUPS,)

@@ -185,9 +185,7 @@ class TileOperand:
         return tile.low.settle("begin", found[1])
 
     def copy(self, begin: Expr, stage: Expr) -> None:
-        """Start the copies of the next slice, which begins at step ``begin`` of this task's part of
-        k.
-        """
+        """Start the copies of the slice that begins at step ``begin`` of this task's part of k."""
         tile, block = self.of, self.of.block
         source = tile.body.buffers[self.at_global.node]
         k_stride = i64(1) if self.side.along_k else i64(self.at_global.k_stride)
@@ -252,14 +250,11 @@ class TileOperand:
 
     @property
     def single(self) -> bool:
-        """Whether fragments are loaded word by word, because loads can transpose only 16-bit
-        elements.
-        """
+        """Whether fragments are loaded word by word: loads transpose 16-bit elements only."""
         return self.size_bytes == 4 and not self.side.along_k
 
     def _fragment_addresses(self) -> list[Expr]:
-        """Bind the base addresses of fragments; other fragments are at constant distances from
-        these.
+        """Bind the base addresses of fragments; the others are at constant distances.
 
         If chunks are along k, there is one per 32 bytes of k, else one per unit.
         """
@@ -408,9 +403,7 @@ class TensorTile(TileTask):
             block.barrier()
 
     def _puts(self, number: Expr, stage: Expr) -> None:
-        """Copy a slice of both operands element by element; ``number`` counts slices within this
-        task.
-        """
+        """Copy slice ``number`` of this task, of both operands, element by element."""
         begin = self.block.bind("begin", (self.first + number) * self.knobs.k)
         for one in (self.a, self.b):
             one.put(begin, stage)
@@ -430,7 +423,7 @@ class TensorTile(TileTask):
             self._products(ks % 2)
 
     def _loads(self, ks: int, stage: Expr) -> None:
-        """Load the fragments of step ``ks`` of both operands; even and odd steps use different
+        """Load the fragments of step ``ks`` of both operands; even and odd steps alternate
         registers.
         """
         for one in (self.a, self.b):

@@ -49,9 +49,7 @@ class GroupKnobs(TensorKnobs):
 
     @property
     def room_bytes(self) -> int:
-        """Bytes of dynamic shared memory: the stages of both operands, reused by the sums of all
-        warps.
-        """
+        """Bytes of dynamic shared memory, for the stages of both operands, and later the sums."""
         stages = self.stages * (self.m + self.n) * ROW_BYTES
         sums = self.threads // WARP * 16 * (self.n + 8) * 4
         return ALIGNMENT + max(stages, sums) if self.group else 0
@@ -133,8 +131,10 @@ class _GroupTile(TensorTile):
         block.barrier()
 
     def _start(self, stage: Expr, begin_a: Expr) -> None:
-        """Start the products of the slice in ``stage``; ``begin_a`` is the offset of the
-        warpgroup's rows.
+        """Start the products of the slice in ``stage``.
+
+        Args:
+            begin_a: offset of the warpgroup's rows of A.
         """
         a, b = self.a, self.b
         assert isinstance(a, _GroupOperand) and isinstance(b, _GroupOperand)
