@@ -284,7 +284,7 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
 
 
 def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
-    """Return the scratch bytes of the variant that needs most; for several, an expression."""
+    """Return the maximum of the variants' scratch bytes, as an expression over the symbols."""
     sizes: list[Expr] = []
     # The sizes of stages are sums of many rounded terms; a proof about them takes seconds.
     proofs = None if any(v.plan.stages for v in variants) else solver

@@ -134,10 +134,9 @@ class Lowering:
     def locate(
         self, make: Callable[[], Expr], follow: Mapping[Node, int] | None = None
     ) -> tuple[Node, Expr] | None:
-        """Return (operand, row-major offset) if ``make()`` is a plain load of an operand, else
-        None.
+        """Return (operand, row-major offset) if ``make()`` is a plain load of an operand.
 
-        Only index arithmetic is emitted.
+        None otherwise. Only index arithmetic is emitted.
 
         Args:
             follow: nodes that the caller applies itself, each with the index of the operand to read
@@ -188,9 +187,7 @@ class Lowering:
         return value
 
     def settle(self, name: str, value: Expr) -> Expr:
-        """Bind ``value``, and before it the indices that it uses, to variables in the current
-        scope.
-        """
+        """Bind ``value``, and the indices that it uses, to variables in the current scope."""
         self.resolve([value])
         if _is_truth_of_variable(value):
             return value  # the value is computed from a bound variable

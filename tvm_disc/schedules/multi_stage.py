@@ -115,7 +115,8 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
 def row_cuts(group: Group, solver: Solver) -> list[Cut]:
     """Return one stage per reduction step, and a last stage for the element-wise results.
 
-    [] if a row is not the only source of parallelism, as with more than ``MOST_ROWS`` rows.
+    [] if there are more than ``MOST_ROWS`` rows, if the reduced axes are not the last, or if there
+    are no element-wise results.
     """
     domain = row_domain(group)
     rows = static_dim(product(domain.outer))

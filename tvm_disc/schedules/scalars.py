@@ -120,9 +120,7 @@ def _left_shift(a: Expr, b: Expr) -> Expr:
 
 
 def _right_shift(a: Expr, b: Expr) -> Expr:
-    """Return ``a >> b``; if ``b`` is at least the number of bits, only copies of the
-    sign remain.
-    """
+    """Return ``a >> b``; a shift by at least the number of bits leaves only the sign."""
     inside = _shifts_inside(b)
     if inside is None:
         return tirx.shift_right(a, b)

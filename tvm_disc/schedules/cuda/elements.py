@@ -110,7 +110,7 @@ def _values(
 
 
 class _Vectors:
-    """A group whose threads compute adjacent elements of rows, which are the dims from ``split``
+    """A group whose threads compute adjacent elements of rows; a row has the dims from ``split``
     on.
     """
 

@@ -120,7 +120,7 @@ class Best:
             half //= 2
         place = i64(0) if apart == 1 else tirx.truncmod(thread, i64(apart))
         result = block.bind("found", places[place])
-        block.barrier()  # shared memory is reused
+        block.barrier()  # all reads must precede the next write to shared memory
         return result
 
 

@@ -37,7 +37,7 @@ def handed_over(
 ) -> Choice:
     """Return the choice between :data:`OWN` and cuBLASLt.
 
-    It is a given tree, else it is fitted to measured times, else to the cost model.
+    The choice is a given tree, or else fitted to measured times, or else to the cost model.
 
     Args:
         own: the choice among generated kernels.

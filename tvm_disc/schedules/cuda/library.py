@@ -94,7 +94,9 @@ class LibraryProduct:
 
     @cached_property
     def variant(self) -> Variant:
-        """The library as a variant of the group, which only trees of this choice may contain."""
+        """The library as a variant of the group; trees of the generated kernels do not
+        contain it.
+        """
         _, m, n, k = self.view.sizes
         plan = Plan(
             tasks=i64(1),

@@ -1,7 +1,7 @@
 """Indices of selected elements: blocks count their elements, then write after earlier blocks.
 
-count every block counts the selected ones of 4096 elements; one thread adds the counts
-fill as count; then every block writes the indices of its selected elements
+count   each block counts the selected ones of 4096 elements; one thread adds the counts
+fill    as count; then each block writes the indices of its selected elements
 """
 
 from __future__ import annotations

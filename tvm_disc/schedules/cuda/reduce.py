@@ -3,10 +3,10 @@
 One or several threads compute the sum for one element of the anchor. They apply the operators that
 follow, and store the result. The knobs are:
 
-    together number of threads per element; adjacent threads read adjacent terms of the sum
-    columns number of adjacent elements per block, if adjacent reads are along the result
-    parts number of blocks per element; a second kernel adds up their partial sums
-    lanes      elements that a thread reads at once: terms of the sum if several threads share
+    together   number of threads per element; adjacent threads read adjacent terms of the sum
+    columns    number of adjacent elements per block, if adjacent reads are along the result
+    parts      number of blocks per element; a second kernel adds up their partial sums
+    lanes      number of elements per read: terms of the sum if several threads share
                an element, otherwise elements of the result
 
 Terms are added in a fixed order, so that results do not change between calls.
@@ -431,7 +431,7 @@ def fold_all(
         block.barrier()
     place = i64(0) if apart == 1 else block.bind("place", tirx.truncmod(body.thread, i64(apart)))
     found = chain(place, left, apart)
-    block.barrier()  # shared memory is reused
+    block.barrier()  # all reads must precede the next write to shared memory
     return found
 
 

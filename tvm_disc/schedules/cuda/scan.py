@@ -115,9 +115,7 @@ class _Lines:
         return value, at
 
     def _scan(self, body: Body, row: Expr, bounds: tuple[Expr, Expr], before: Expr) -> None:
-        """Emit the results of a range of a row; ``before`` is the total of all previous
-        elements.
-        """
+        """Emit the results of a range of a row; ``before`` is the total of earlier elements."""
         block, (begin, end) = body.block, bounds
         carry = block.alloc("carry", 1, self.node.dtype)
         block.store(carry, 0, before)

@@ -1,4 +1,4 @@
-"""Plans of a matmul in tiles: how operands are copied, and the sizes that must be multiples."""
+"""Plans of a matmul in tiles: how operands are copied, and which facts vector copies require."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ class Tiling(ABC):
         return None if few else ""
 
     def _side(self, first: bool) -> tuple[Side, list[Expr]]:
-        """Return how an operand is copied, along k or its other dim, and the facts that
-        must hold.
-        """
+        """Return how an operand is copied, along k or its other dim, and the required facts."""
         lanes = lanes_of_operand(self.group, self.node.inputs[0 if first else 1])
         for along_k in (first, not first):
             side = Side(first, along_k, lanes)

@@ -272,7 +272,7 @@ class Lanes:
         return 0 if all(self.step(v) == 0 for v in names) else None
 
     def facts(self, expr: Expr) -> list[Expr] | None:
-        """Return the sizes that must be multiples of ``count`` for ``expr`` to be one.
+        """Return the sizes that must be multiples of ``count`` so that ``expr`` is a multiple.
 
         None if multiples of sizes are not enough.
         """
@@ -296,7 +296,7 @@ class Lanes:
         return any(var.same_as(b) for b in self.begins)
 
     def _fact(self, expr: Expr) -> list[Expr] | None:
-        """Return [size] if the size must be a multiple of ``count``; [] if it is known to be one.
+        """Return [size] if the size must be a multiple of ``count``; [] if this is proved.
 
         None if it is not an expression over ``symbols``.
         """

@@ -151,10 +151,10 @@ def fit(
 
 
 def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
-    """Return the loss, with a penalty at points where a threaded variant does not pay.
+    """Return the loss, with a penalty for threaded variants that are slower than their serial run.
 
-    A threaded variant that is slower than its serial run adds ``WASTED_THREADS`` times the
-    difference: thresholds are approximate, and each thread requires scratch memory.
+    The penalty is ``WASTED_THREADS`` times the difference: thresholds are approximate, and each
+    thread requires scratch memory.
     """
     serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
     result: Values = loss.copy()

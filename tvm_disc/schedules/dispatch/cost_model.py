@@ -133,8 +133,8 @@ class Memory:
         """Return values derived from the sizes of caches and registers, without measurements."""
         caches = processor.caches
         return Memory(
-            # Only full-line stores (AVX-512) hide the latency of strided runs; without them,
-            # run_tiles is 0.
+            # With masks (AVX-512), a store fills a cache line, and prefetching along the operand's
+            # rows (0) is fastest. Otherwise runs along the longer side are used.
             run_tiles=0 if processor.isa.masks else ACROSS_TILES,
             prefetch_bytes=caches.l2_bytes,
             # An operand and a result then fill half of the last-level cache; the rest is for other

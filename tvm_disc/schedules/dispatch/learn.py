@@ -38,7 +38,7 @@ Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> vari
 
 MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # executing a split takes about 1 ns
 FEWEST = 24  # fewest measured times with which the regressor is trained
-NEVER_NS = 1e6  # a library call with a predicted overhead above this is never chosen
+NEVER_NS = 1e6  # with a larger ``vendor_call_ns``, a model never chooses a library
 FOLDS = 5  # folds of cross-validation
 ROUNDS = 150  # boosting rounds
 BETWEEN = 2048  # number of predicted points between measured ones; they smooth measurement noise

@@ -119,8 +119,9 @@ def _halton(count: int, base: int) -> Values:
 
 
 def bounds(symbol: object, solver: Solver, dims: int = 1) -> tuple[int, int]:
-    """Return the range, at least 1, from which a symbol of a group with ``dims`` symbols is
-    sampled.
+    """Return the range from which a symbol is sampled; its values are at least 1.
+
+    The upper end depends on ``dims``, the number of symbols of the group.
     """
     low, high = solver.range_of(symbol)
     low = max(low or 1, 1)

@@ -68,7 +68,8 @@ def decide(tree: Tree, value: Callable[[int], float]) -> int:
 def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
     """Return the tree without needless splits.
 
-    A split is needless if ``below(feature, at)`` is not None, or if both its branches are equal.
+    A split is needless if ``below(feature, at)`` decides it (is not None), or if both branches are
+    equal.
     """
     if isinstance(tree, Leaf):
         return tree

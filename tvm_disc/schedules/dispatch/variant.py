@@ -8,7 +8,7 @@ picks a variant per call. This is common to all templates.
 To add variants to a template:
 
 1. declare its knobs, a frozen dataclass of plain values; of plans with equal knobs only the first
-is used::
+   is used::
 
        @dataclass(frozen=True)
        class RowKnobs(Knobs):
@@ -21,11 +21,10 @@ is used::
        return [Plan(tasks, work, emit, knobs=RowKnobs(walk)) for walk in walks]
 
 3. declare the facts that a plan requires as ``needs``, over the group's dims. Needs that the solver
-proves cost nothing. If the solver refutes a need, the plan is dropped. Other needs are tested at
-run time; 4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and as
-``features``
-   the
-   quantities, over the group's dims, on which the choice depends; dims, their products and ``work``
+   proves cost nothing. If the solver refutes a need, the plan is dropped. Other needs are tested at
+   run time;
+4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and ``features``, the
+   quantities over the group's dims on which the choice depends; dims, their products and ``work``
    are always considered;
 5. plans may pack a weight differently. One kernel keeps plans of one :attr:`Plan.layout`, or of two
    layouts of different families if one of them ``joins`` (:func:`layout_sets`).
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # kept by a kernel; more would make its code too large
-# (parameter, packing, element type) of each packed parameter
+# bodies of one kernel; more would make its code too large
 Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
 LIBRARY = "cublasLt"  # family of the plans that a library of the device computes
 

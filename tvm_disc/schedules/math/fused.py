@@ -4,7 +4,7 @@ AVX-512 scales with one instruction and selects with masks. AVX2 has only 16 reg
 takes two operations (compare, blend), so the code in this module contains almost no selects:
 
     s = x*log2(e) + magic       the low bits of s hold the integer n nearest to the product
-    n = s - magic the low bits of magic are the bias of an exponent
+    n = s - magic               the low bits of magic are the bias of an exponent
     2^n = bits(s) << 23         one shift yields the power of two
 
 Results beyond the range of one exponent field are ``p * 2^h * 2^(n-h)`` with ``h = floor(n/2)``.

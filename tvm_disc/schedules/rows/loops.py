@@ -1,6 +1,6 @@
 """Traversals of the *row* (stitch) template: the loops for the stages of a row.
 
-along vectors along a contiguous row; the last vector is masked
+along    vectors along a contiguous row; the last vector is masked
 single   element by element, for values that cannot be computed as vectors
 across   short rows: one row per lane, and no fold over lanes
 column   the reduced axes are not the last ones: lanes are adjacent columns

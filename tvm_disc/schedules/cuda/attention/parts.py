@@ -48,7 +48,7 @@ class Core:
 
 
 def shift_of(peak: Expr, dtype: str) -> Expr:
-    """Return the value that is subtracted from scores; 0 if all of them are minus infinity."""
+    """Return the value that is subtracted from scores; 0 if all scores are minus infinity."""
     lowest = const(float("-inf"), dtype)
     return tirx.Select(tirx.EQ(peak, lowest), const(0, dtype), peak)
 

@@ -171,7 +171,9 @@ class _Attentions:
         return rows * columns * costs.multiply + (rows + columns) / CHUNK * costs.shared
 
     def _widened(self, operand: Operand) -> tuple[Operand, list[Expr]]:
-        """Return an operand with vector copies, and the sizes that must be multiples for these."""
+        """Return an operand with vector copies, and the sizes that must be multiples of
+        its lanes.
+        """
         lanes = lanes_of_operand(self.group, operand.node)
         facts = self._facts(replace(operand, lanes=lanes)) if lanes > 1 else None
         return (operand, []) if facts is None else (replace(operand, lanes=lanes), facts)
@@ -188,7 +190,7 @@ class _Attentions:
             low.resolve([operand.read(low, g, row, add(at, lanes.lane))])
         return None if lanes.single or not lanes.together else lanes.wanted
 
-    # -- both ------------------------------------------------------------------------------------
+    # -- both kinds ------------------------------------------------------------------------------
 
     def _plan(self, knobs: Any, tasks: Expr, emit: Any, grid: Grid, work: Work, parts: int) -> Plan:
         core = self.core

@@ -103,7 +103,7 @@ class Columns(Threads):
 
     def finish(self) -> None:
         """Emit stores of the outputs that have one element per column."""
-        # the stores of the stages must complete before shared memory is reused
+        # the stores of these columns must complete before the next columns are read
         cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             for _ in self._each():

@@ -79,7 +79,7 @@ class Sum:
         return [self.block.bind("part", self.cell[i64(0)])]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Emit the accumulation of another thread block's value."""
+        """Emit the accumulation of the value of another part of the row."""
         self.step(theirs[0], i64(0), None)
 
     def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
@@ -159,7 +159,7 @@ class Pair:
         return [self.block.bind("sum", first * count[0]), second]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
-        """Emit the accumulation of another block's values, which are of ``elements`` elements."""
+        """Emit the accumulation of the values of another part, which has ``elements`` elements."""
         if self.largest:
             self._keep(self._more(self._held(), theirs))
             return

@@ -4,12 +4,12 @@ The stages are those of the CPU template (``schedules/rows/stages.py``). The thr
 iterate over a row with the number of threads as stride, so that adjacent threads read adjacent
 elements. Then they combine their values.
 
-    threads one element at a time; a value that a later stage reads is stored in an output's
+    threads  one element at a time; a value that a later stage reads is stored in an output's
              memory, or recomputed
     columns  if the reduced axes are not the last: a warp processes adjacent rows, whose elements
              are adjacent in memory, and the warps of a block share them
-    lanes as threads, with accesses of 16 bytes
-    held as lanes, with the row kept in registers, so that memory is read once
+    lanes    as threads, with accesses of 16 bytes
+    held     as lanes, with the row kept in registers, so that memory is read once
     parts    blocks that share a row, with a kernel per stage: partial results are in scratch
              memory, and all blocks of the next stage combine them in the same order
 

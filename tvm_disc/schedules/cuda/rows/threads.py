@@ -240,7 +240,7 @@ class Threads(Walk):
             super().finish()
             return
         if self.part is None:
-            # the stages of this row must complete before shared memory is reused for the next row
+            # the stores of this row must complete before the next row is read
             cast(DeviceBlock, self.block).barrier()
         with self.block.when(self.at.first()), self.low.scope():
             super().finish()
@@ -309,9 +309,7 @@ class Threads(Walk):
     def _step_lanes(
         self, nodes: Sequence[Node], accs: Sequence[Any], stores: Sequence[Node], j: Expr
     ) -> None:
-        """Emit adjacent elements from ``j`` on one after another, then vector stores of the
-        results.
-        """
+        """Emit adjacent elements from ``j`` on in order, then vector stores of the results."""
         self.lanes = lanes = self._new_lanes(j)
         self.cells = {}
         buffers = {n: b for n, b in self.body.buffers.items() if n not in self.held}

@@ -43,9 +43,7 @@ class Instructions:
         return self.block.bind(name, found)
 
     def copy(self, to: Expr, source: Buffer, at: Expr, inside: Expr) -> None:
-        """Start an asynchronous copy of 16 bytes from ``source[at]``, or of zeros if not
-        ``inside``.
-        """
+        """Start a copy of 16 bytes from ``source[at]``, or of zeros if ``inside`` is false."""
         bytes_ = tirx.Select(inside, i32(CHUNK_BYTES), i32(0))
         self._call("copy", to, address(source, at), bytes_)
 
@@ -58,9 +56,7 @@ class Instructions:
         self._call("wait", i32(groups))
 
     def load(self, to: Buffer, begin: Expr, at: Expr, transposed: bool) -> None:
-        """Load four 8 x 8 matrices of 16-bit elements; ``at`` is the address of a row
-        per thread.
-        """
+        """Load four 8 x 8 matrices of 16-bit elements; ``at`` is each thread's row address."""
         self._call("load_transposed" if transposed else "load", address(to, begin), at)
 
     def round(self, words: Buffer, begin: Expr) -> None:
@@ -70,9 +66,7 @@ class Instructions:
     def multiply(
         self, dtype: str, sums: Buffer, s: Expr, a: tuple[Buffer, Expr], b: tuple[Buffer, Expr]
     ) -> None:
-        """Add the product of a 16 x K and a K x 8 matrix to sums, with K = 32 bytes /
-        element size.
-        """
+        """Add the product of a 16 x K and a K x 8 matrix to sums; K elements take 32 bytes."""
         self._call(f"multiply_{dtype}", address(sums, s), address(*a), address(*b))
 
     def put(self, at: Expr, first: Expr, second: Expr) -> None:
@@ -84,7 +78,7 @@ class Instructions:
         for k in range(0, count, 4):
             self._call("get" if count > 1 else "get_one", address(to, i64(k)), at + word(4 * k))
 
-    # -- of a warpgroup: 128 threads call them together ------------------------------------------
+    # -- instructions of a warpgroup: its 128 threads execute them together ------------------------
 
     def room(self, name: str) -> Expr:
         """Return the address of the kernel's dynamic shared memory, aligned to 1024 bytes."""

@@ -39,7 +39,7 @@ from tvm_disc.typing import Expr
 ARCHITECTURE = 80
 HOPPER = OnCapability("compute capability 9.0", tirx.const(True, "bool"), True, GROUPS)
 OTHERS = replace(HOPPER, assumed=False)
-# k is for 16-bit operands; a slice of float32 has half of these steps
+# the values of k are for 16-bit operands; float32 operands use half of them
 TILES = (
     TensorKnobs(64, 64, 64, 2, 2, 3),
     TensorKnobs(128, 128, 32, 2, 2, 3),

@@ -128,7 +128,7 @@ class TileOperand:
         self.offsets = block.alloc(f"{name}_offsets", self.steps, "int64")
         self.copies = [self._copied(i32(s)) for s in range(self.steps)] if knobs.wide else []
 
-    # -- where chunks are ------------------------------------------------------------------------
+    # -- positions of chunks ---------------------------------------------------------------------
 
     def _swizzled(self, row: Expr, chunk: Expr) -> Expr:
         """Return the position of a chunk in its row, permuted to avoid bank conflicts."""
@@ -423,9 +423,7 @@ class TensorTile(TileTask):
             self._products(ks % 2)
 
     def _loads(self, ks: int, stage: Expr) -> None:
-        """Load the fragments of step ``ks`` of both operands; even and odd steps alternate
-        registers.
-        """
+        """Load the fragments of step ``ks`` of both operands; even and odd steps alternate."""
         for one in (self.a, self.b):
             one.load(ks, ks % 2, stage)
 
