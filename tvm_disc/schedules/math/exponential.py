@@ -1,7 +1,8 @@
 """Code of the exponential, logarithm and power functions; ``functions`` states their contract.
 
 ``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions"; they
-scale by an addition to the exponent bits. ``tanh`` and ``sinh`` are computed from ``expm1``.
+scale by an addition to the exponent bits. ``tanh`` is computed from ``expm1``, ``sinh`` and
+``cosh`` from ``exp(|x|)/2``.
 ``erf`` is a polynomial near 0, and ``1 - exp(polynomial)`` for larger arguments. ``gelu`` is
 ``x*(1/2 + x*P(x^2))`` near 0, and ``relu(x) - |x|*Phi(-|x|)`` for larger arguments, where the
 second term is relatively accurate even if it is small. ``pow`` is

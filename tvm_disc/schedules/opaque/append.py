@@ -17,7 +17,8 @@ def plan_blank(node: Node) -> Plan:
 
 
 def plan_append(node: Node) -> Plan:
-    """Return a plan of ``(buffer, new, length)`` that writes ``new`` into the memory of ``buffer``.
+    """Return a plan for ``(buffer, new, length)`` that writes ``new`` into the memory of
+    ``buffer``.
 
     The rows of ``new``, converted to the buffer's dtype, are placed after the first ``p`` rows
     along ``axis``. ``p`` is a dim: ``length`` has the shape ``[p]``.
@@ -37,8 +38,8 @@ def plan_append(node: Node) -> Plan:
                 low.store(out, begin + e, cast(low.at(new, index), node.dtype), node.dtype)
 
     def emit_rows(body: Body) -> None:
-        """Emit the elements ``[lo, hi)`` of ``new`` for ``axis`` 0: they are contiguous in the
-        buffer.
+        """Emit elements ``[lo, hi)`` of ``new`` for ``axis`` 0; these are contiguous in
+        the buffer.
         """
         low, b, out = body.low, body.block, body.outputs[0]
         begin = b.bind("begin", i64(used) * i64(inner))

@@ -12,9 +12,7 @@ from tvm_disc.tir.index import product
 
 
 def plan_coordinates(node: Node) -> Plan:
-    """Return a plan that converts int64 coordinates from old dims ``[n, d]`` to new ones ``[n,
-    k]``.
-    """
+    """Return a plan that converts coordinates ``[n, d]`` in old dims to ``[n, k]`` in new dims."""
     indices, old, new = node.inputs
     depth, wanted = indices.shape[1], node.shape[1]
 

@@ -13,7 +13,8 @@ from tvm_disc.typing import Expr
 
 
 def plan_csr_dense(node: Node) -> Plan:
-    """Return a plan of ``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
+    """Return a plan that computes ``x @ sparse.T`` for ``x[m, k]``, or if ``transposed`` its
+    transpose.
 
     The sparse operand consists of data ``[blocks, rows, columns]``, the block column of each block,
     and the index of the first block of each block row. Invalid indices are clamped, so that no read

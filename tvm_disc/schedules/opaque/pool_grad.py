@@ -13,9 +13,7 @@ from tvm_disc.typing import Expr
 
 
 def plan_pool_grad(node: Node) -> Plan:
-    """Return a plan that adds the gradient of each window ``[n, c, oh, ow]`` to ``x[n,
-    c, h, w]``.
-    """
+    """Return a plan that adds each window's gradient ``[n, c, oh, ow]`` to ``[n, c, h, w]``."""
     outer = node.shape[:2]
     taps = node.attrs["pool_size"][0] * node.attrs["pool_size"][1]
 

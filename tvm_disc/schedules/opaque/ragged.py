@@ -17,7 +17,7 @@ LANES, PANEL = 32, 256  # columns kept in registers, and columns per task
 
 
 def plan_lengths(node: Node) -> Plan:
-    """Return a plan of ``offsets[b + 1]`` for packed data of ``t`` rows: int64 ``[3]``.
+    """Return a plan that checks ``offsets[b + 1]`` of packed data with ``t`` rows: int64 ``[3]``.
 
     The results are the number of faults in the offsets, the largest and the smallest length of an
     item. If there are no items, both lengths are the attribute ``least``. A fault is a first offset
@@ -49,9 +49,10 @@ def plan_lengths(node: Node) -> Plan:
 
 
 def plan_offsets(node: Node) -> Plan:
-    """Return a plan of ``lengths[b]``: int64 offsets ``[b + 1]``, from 0 to the total.
+    """Return a plan that computes int64 offsets ``[b + 1]`` from ``lengths[b]``.
 
-    Each offset is the sum of the previous lengths. A negative length counts as 0.
+    The first offset is 0; the others are the sums of all previous lengths. A negative length counts
+    as 0.
     """
     lengths = node.inputs[0]
     items = i64(lengths.shape[0])
@@ -70,9 +71,10 @@ def plan_offsets(node: Node) -> Plan:
 
 
 def plan_items(node: Node) -> Plan:
-    """Return a plan of valid ``offsets[b + 1]``: int64 ``[t]``, the item of each row.
+    """Return a plan that computes the item of each row, int64 ``[t]``, from ``offsets[b + 1]``.
 
-    With the attribute ``positions``, the result is the position of each row in its item.
+    The offsets must be valid. With the attribute ``positions``, the result is the position of each
+    row in its item.
     """
     offsets = node.inputs[0]
     items, positions = i64(offsets.shape[0]) - 1, bool(node.attrs["positions"])
@@ -88,9 +90,10 @@ def plan_items(node: Node) -> Plan:
 
 
 def plan_segments(node: Node) -> Plan:
-    """Return a plan of ``(x[t, ...], offsets[b + 1])``: ``[b, ...]``, each item's rows reduced.
+    """Return a plan that reduces the rows of each item: ``x[t, ...]`` to ``[b, ...]``.
 
-    The offsets must be valid; ``reduce`` is the operator. A task is one item and ``PANEL`` columns.
+    The second operand is ``offsets[b + 1]``, which must be valid. The attribute ``reduce`` is the
+    operator. A task is one item and ``PANEL`` columns.
     """
     x, offsets = node.inputs
     how = str(node.attrs["reduce"])

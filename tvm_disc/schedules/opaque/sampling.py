@@ -19,7 +19,7 @@ CUBIC = -0.75
 
 
 def plan_sample(node: Node) -> Plan:
-    """Return a plan of ``x[b, c, ...]`` sampled at ``places[n, rank, m]``: ``[n, c, m]``.
+    """Return a plan that samples ``x[b, c, ...]`` at ``places[n, rank, m]``: ``[n, c, m]``.
 
     A task is one sampled position. A third operand holds the batch index ``b`` of each entry ``n``.
     Outside the image, the border mode selects the value 0 (``zeros``), the nearest pixel

@@ -84,9 +84,7 @@ def _copy_data(body: Body, node: Node) -> None:
 
 
 def place_of(low: Lowering, where: Expr, extent: Expr) -> tuple[Expr, Expr]:
-    """Return a position, in which a negative one counts from the end, and whether it is
-    in bounds.
-    """
+    """Return a position, counted from the end if negative, and whether it is in bounds."""
     where = low.settle("at", cast(where, "int64"))
     row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
     return row, tirx.And(row >= 0, row < i64(extent))

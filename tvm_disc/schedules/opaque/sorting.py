@@ -25,7 +25,7 @@ SORT_COST = 32  # operations per element: comparisons of about a dozen merge pas
 
 
 def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan of ``argsort`` or ``topk``, one task per row along the axis.
+    """Return a plan for ``argsort`` or ``topk``; a task is one row along the axis.
 
     ``argsort`` is a stable merge sort of indices. ``topk`` inserts indices into a sorted list of
     length k; most elements are compared only with the last of the list.
@@ -192,7 +192,7 @@ class _Line:
 
 
 def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan of ``bucketize``: a binary search in a sorted row for every value.
+    """Return a plan for ``bucketize``: a binary search in a sorted row for every value.
 
     The result is the position before equal boundaries, or after them with ``right``. NaN is larger
     than all numbers. If the boundaries have several dims, each of their rows is searched for the

@@ -104,9 +104,7 @@ class _State:
                 self._shift()
 
     def _no_path_left(self) -> Expr:
-        """Return whether the path is full; Relay tests only the first word, so a path
-        has 64 bits.
-        """
+        """Return whether the path is full: 64 bits, since Relay tests only the first word."""
         return tirx.EQ(self._get(self.words, 8), _u(0))
 
     def _set(self, values: dict[int, Expr]) -> None:
@@ -120,8 +118,8 @@ class _State:
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
 
     def _shift(self) -> None:
-        """Emit the shift of the path's end by one bit; an end in the second word means
-        a full path.
+        """Emit the shift of the path's end by one bit; if it enters the second word, the path is
+        full.
         """
         block, w = self.block, self.words
         with block.when(tirx.EQ(self._get(w, 8), _u(1))):

@@ -84,9 +84,7 @@ class Accumulator:
         self.block.store(cells, lane_index(self.width), wide)
 
     def step(self, value: Expr, position: Expr, mask: Expr | None = None) -> None:
-        """Emit the reduction of the vector ``value`` at ``position`` in the row, without masked
-        lanes.
-        """
+        """Emit the reduction of a vector ``value`` at ``position``; masked lanes are skipped."""
         if mask is not None:
             value = self._masked(value, mask)
         at = lane_index(self.width)

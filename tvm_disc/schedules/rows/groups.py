@@ -135,7 +135,7 @@ class RowGroups:
     def _past_caches(self, length: Expr) -> PastCaches | None:
         """Return non-temporal stores for outputs of the domain's shape that are not read again.
 
-        None if the outputs are too small, or the target has none.
+        None if the outputs are too small, or if the target has no such stores.
         """
         work, full = self.work, self.work.domain.full
         large = work.as_large(work.group.outputs, self.low.solver)
@@ -172,9 +172,7 @@ class RowGroups:
             self._put(node, k, acc.total())
 
     def _row_values(self, first: Expr, count: Expr, stage: int) -> None:
-        """Emit the per-row values that are known after a stage, and after the last one
-        the outputs.
-        """
+        """Emit the per-row values that are known after a stage; after the last one, the outputs."""
         done = self.work.reductions(stage)
         for node in done:
             if node in self.cells:

@@ -43,7 +43,8 @@ MOST_ROWS = 8
 # Largest number of elements of a row group, over all its rows, operands and outputs. They fill at
 # most half of the L1 cache.
 GROUP_ELEMS = 4096
-WRITE_AHEAD = 512  # distance in elements between a store to an output and the prefetch
+# distance in elements between a store to an output and the address that is prefetched
+WRITE_AHEAD = 512
 SCALAR_BLOCK = 64  # steps per lane before the sum is added to the compensated level
 
 
@@ -418,8 +419,8 @@ class Along(Walk):
             if to_write and self.past is not None and self.past.takes(buffer, wide):
                 near_lines = self.block.when(tirx.Not(self.past.chosen))
             with near_lines:
-                # Operands go only to the second-level cache: a later row would evict this one from
-                # the first.
+                # Operands are prefetched to the second-level cache only: in the first level, a
+                # later row would evict the current one.
                 self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
         self.step(nodes, accs, stores, ramp(at, wide))
 

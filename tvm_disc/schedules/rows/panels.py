@@ -39,7 +39,7 @@ PANEL = 2048  # number of columns whose totals stay in cache
 
 
 def takes_panels(work: RowWork) -> bool:
-    """Return whether the group only computes reductions and per-row values, which panels can do."""
+    """Return whether the group has only reductions and per-row values, as panels require."""
     reductions = _reductions(work)
     return (
         work.sched.stages == 2
@@ -141,9 +141,7 @@ class Panels:
             self._totals[node] = cells
 
     def totals(self, node: Node) -> list[Buffer]:
-        """Return the buffer of a reduction's totals; for float sums, also that of
-        rounding errors.
-        """
+        """Return the buffer of a reduction's totals, and for float sums that of their errors."""
         return self._totals[node]
 
 
@@ -159,9 +157,7 @@ def _compensated(node: Node) -> bool:
 
 @dataclass
 class ColumnSpan:
-    """The columns ``[begin, end)`` of one outer index, or of one piece, whose number is
-    ``piece``.
-    """
+    """The columns ``[begin, end)`` of one outer index and, if rows are split, of one ``piece``."""
 
     panels: Panels
     body: Body

@@ -195,9 +195,7 @@ class Pieces:
         return self.panels.pieces(self._size())
 
     def shape_of(self, node: Node) -> tuple[Expr, ...]:
-        """Return the shape of a reduction's partial results; the first reduced dim
-        counts pieces.
-        """
+        """Return the shape of partial results, in which the first reduced dim counts pieces."""
         axes, shape = reduced_axes(node), list(node.inputs[0].shape)
         for axis in axes:
             shape[axis] = i64(1)

@@ -256,9 +256,7 @@ class _Rows:
             Single(self.work, body, outer, (), 1).emit()
 
     def values_at_once(self) -> bool:
-        """Return whether per-row values of several rows can be a vector, without index
-        divisions.
-        """
+        """Return whether per-row values of several rows can be a vector without divisions."""
         body = _dry_body(self.group, self.solver)
         try:
             RowGroups(self.work, body, True).emit()
