@@ -44,7 +44,7 @@ def emit_choice(
             branches(tree.rest)
 
     def guarded(variant: Variant) -> None:
-        """Emit the variant under its needs, and a variant without needs otherwise."""
+        """Emit the variant if its needs hold at run time, and a variant without needs otherwise."""
         if variant.safe:
             run(variant)
             return

@@ -52,7 +52,7 @@ class ElementKnobs(Knobs):
 def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
     """Return a plan with a thread per element.
 
-    If most reads allow it, its ``wide`` plan has a thread per several adjacent elements.
+    If most reads allow it, a thread of its ``wide`` plan computes several adjacent elements.
     """
     single = single_elements(group, solver, machine)
     vectors = _Vectors.of(group, solver)

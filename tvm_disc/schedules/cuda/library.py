@@ -126,7 +126,7 @@ class LibraryProduct:
 
     @property
     def what(self) -> str:
-        """The work of the call, for ``explain``."""
+        """A text that names what the library computes, for ``explain``."""
         also = " and the bias" if self.bias is not None else ""
         kind = " in TF32" if self.tf32 else ""
         return f"the product{also}{kind}"

@@ -400,7 +400,7 @@ def fold_all(
     threads: int,
     apart: int = 1,
 ) -> list[Expr]:
-    """As :func:`fold`, for several values per thread that are combined jointly.
+    """Emit :func:`fold` for several values per thread that are combined jointly.
 
     Sixteen threads combine the values of all threads; then every thread combines these sixteen
     results. This takes three barriers for any block size.

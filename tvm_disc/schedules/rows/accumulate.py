@@ -40,7 +40,7 @@ from tvm_disc.typing import Buffer, Expr
 
 Combine: TypeAlias = Callable[[Expr, Expr], Expr]
 
-BLOCK = 16  # vectors that are added before the sum is added to the compensated level
+BLOCK = 16  # number of vectors that are added before their sum is added to the compensated sum
 NOWHERE = (1 << 63) - 1
 
 

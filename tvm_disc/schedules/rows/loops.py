@@ -45,7 +45,7 @@ MOST_ROWS = 8
 GROUP_ELEMS = 4096
 # distance in elements between a store to an output and the address that is prefetched
 WRITE_AHEAD = 512
-SCALAR_BLOCK = 64  # steps per lane before the sum is added to the compensated level
+SCALAR_BLOCK = 64  # number of steps per lane before their sum is added to the compensated sum
 
 
 @dataclass

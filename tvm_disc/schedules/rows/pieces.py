@@ -34,7 +34,8 @@ from tvm_disc.typing import Expr
 
 Planner: TypeAlias = Callable[[Group], Plan]
 
-PIECE_ELEMS = 1 << 15  # elements of a piece of a row, or of all columns of a piece of rows
+# number of elements of a piece: of one row, or of several rows over all columns
+PIECE_ELEMS = 1 << 15
 PIECE_ROWS = 16  # fewest rows of a piece of columns, a multiple of the rows that are read together
 
 

@@ -24,7 +24,7 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def find_pairs(group: Group, sched: Schedule) -> dict[Node, Node]:
-    """Return pairs of reductions that one pass can compute, as first -> second."""
+    """Return the pairs of reductions that one pass can compute, as a dict first -> second."""
     found: dict[Node, Node] = {}
     for second in group.nodes:
         first = _first(second)

@@ -85,7 +85,11 @@ class _GroupOperand(TileOperand):
         return (block * i32(SLICE) + row) * i32(ROW_BYTES) + place * i32(CHUNK_BYTES)
 
     def place(self, step: int, stage: Expr) -> Expr:
-        """Return the shared address of step ``step``, which is ``STEP`` steps of k."""
+        """Return the shared address of the operand of one instruction.
+
+        Args:
+            step: number of the instruction, which reads ``STEP`` steps of k.
+        """
         step_bytes = STEP * (2 if self.side.along_k else ROW_BYTES)
         return self.base + self._shift(stage) + word(step * step_bytes)
 
