@@ -98,7 +98,8 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
 
     The scale and the mask are computed in the softmax stage. The matmul of the scores then has no
     epilogue, so that a plan of inner products can read a few rows of keys without packing them.
-    With 12 heads, one query and 128 keys this takes 0.6 of the time.
+    With 12 heads, one query and 128 keys, attention takes 0.6 of the time that it takes if the
+    scale and the mask are an epilogue of the scores.
     """
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
