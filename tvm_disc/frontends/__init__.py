@@ -1,7 +1,7 @@
-"""Import of models of other frameworks; each framework has one table of operator converters.
+"""Import of models of other frameworks; each front end has one table of operator converters.
 
-ONNX models and PyTorch programs become Relay modules; Relax modules are used unchanged. A front end
-is imported with the first model of its framework.
+Models of all frameworks become Relay modules, except Relax modules, which are used unchanged. The
+Python module of a front end is imported when the first model of its framework is read.
 """
 
 from __future__ import annotations

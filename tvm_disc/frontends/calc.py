@@ -1,4 +1,4 @@
-"""Expression builder for converters of a front end whose tensors have inferred types."""
+"""Expression builder for front ends whose tensors are Relay expressions without stored types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parts(tuple_value: Expr, count: int) -> list[Expr]:
 
 
 class Calc(Calls[Expr, Dim]):
-    """Builds calls on operands whose types are inferred on demand.
+    """Builds Relay calls; the types of the operands are inferred when they are required.
 
     Attributes:
         infer: type inference and the known properties of expressions.
@@ -68,11 +68,11 @@ class Calc(Calls[Expr, Dim]):
         return len(self.type(x).shape)
 
     def literals(self, x: Expr) -> list[int | None]:
-        """Return the dims, with None for those that are not literals."""
+        """Return the dims as integers, with None for each dim that is not a literal."""
         return [d if isinstance(d, int) else None for d in self.type(x).shape]
 
     def known(self, x: Expr | None) -> np.ndarray | None:
-        """Return the elements, if they are known at compile time."""
+        """Return the elements, or None if they are not known at compile time."""
         return None if x is None else self.infer.value_of(x)
 
     def number(self, x: Expr, what: str) -> Any:
@@ -110,7 +110,7 @@ class Calc(Calls[Expr, Dim]):
         like: Expr | None = None,
         dtype: str = "",
     ) -> Expr:
-        """Return the expression unchanged; its type is inferred later."""
+        """Return the expression unchanged: ``dims`` and ``dtype`` are inferred when required."""
         return expr
 
     def is_tensor(self, value: Any) -> bool:
@@ -118,12 +118,12 @@ class Calc(Calls[Expr, Dim]):
         return isinstance(value, Expr)
 
     def like(self, value: Array | float, x: Expr) -> ast.Constant:
-        """Return a constant of the element type of ``x``."""
+        """Return ``value`` as a constant of the element type of ``x``."""
         return const(value, self.dtype(x))
 
     def variable(self, name: str, like: Expr, ty: rt.TensorType | None = None) -> Expr:
-        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
-        ``ty``.
+        """Return a variable for use in a body: it has the type and the known properties of the
+        outer tensor ``like``, or only the type ``ty`` if that is given.
         """
         var = ast.Var(name, ty)
         if ty is None:
@@ -133,13 +133,11 @@ class Calc(Calls[Expr, Dim]):
         return var
 
     def scope(self) -> AbstractContextManager[None]:
-        """Return the scope of a conditional or loop body; types inferred inside do not escape
-        it.
-        """
+        """Return the scope of a conditional or loop body; inferred types are dropped at its end."""
         return self.infer.scope()
 
     def formulas(self, x: Expr) -> Sequence[object]:
-        """Return the dims as formulas, which :meth:`same` compares."""
+        """Return the dims as formulas over symbols; :meth:`same` compares two of them."""
         return self.infer.dims_of(x)
 
     def same(self, a: object, b: object) -> bool:
@@ -147,14 +145,15 @@ class Calc(Calls[Expr, Dim]):
         return self.infer.same(a, b)
 
     def outside(self, formula: object) -> Dim:
-        """Raise UnknownRows: formulas of a body are not valid outside."""
+        """Raise UnknownRows: this front end cannot evaluate a formula outside its body."""
         raise UnknownRows("rows of a loop must have dims that are known before it")
 
     def fitted(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> list[Any]:
-        """Return tensors, by name, with the dims that their operator requires.
+        """Return the tensors with the dims that their operator requires, in the given order.
 
-        A required dim is a number, any, or equal to all others of the same name. A call in which
-        the dims differ is refused. None remains None.
+        A requirement is a number, a name (all dims of the same name are equal), or None (any dim).
+        Requirements that are not proved become guards of the program. A tensor of None remains
+        None.
 
         Raises:
             TypeMismatch: a tensor has the wrong rank.
@@ -172,7 +171,7 @@ class Calc(Calls[Expr, Dim]):
         return [(fields | known).get(name) for name in operands]
 
     def _fit(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> bool:
-        """Return whether the dims provably satisfy the requirements."""
+        """Return whether all dims are proved to satisfy the requirements."""
         named: dict[str, Any] = {}
         for name, (x, dims) in operands.items():
             have = list(zip(self.literals(x), self.formulas(x), strict=True))
@@ -188,7 +187,7 @@ class Calc(Calls[Expr, Dim]):
         return True
 
     def _demanded(self, name: str, x: Expr, dims: Sequence[Demand], number: int) -> ast.Var:
-        """Return a parameter whose dim names are unique to this operator."""
+        """Return a parameter of the required shape; ``number`` makes its dim names unique."""
         shape: list[rt.Dim] = []
         for d in dims:
             shape.append(d if isinstance(d, int) else rt.Any(f"{d}_{number}") if d else rt.Any())
@@ -237,17 +236,17 @@ class Calc(Calls[Expr, Dim]):
         return op("shape_of", x, dtype="int64")
 
     def size(self, x: Expr, axis: int) -> Dim:
-        """Return one dim, as a number if it is known."""
+        """Return the size of an axis, as an integer if it is known at compile time."""
         literal = self.literals(x)[axis]
         axis = axis % self.rank(x)
         return self.item(self.shape(x), axis) if literal is None else literal
 
     def sizes(self, x: Expr) -> list[Dim]:
-        """Return every dim."""
+        """Return the sizes of all axes."""
         return [self.size(x, k) for k in range(self.rank(x))]
 
     def dim(self, name: str, a: Dim, b: Dim) -> Dim:
-        """Return arithmetic on dims by the name of a Relay operator."""
+        """Return the result of the Relay operator ``name`` for two dims."""
         if isinstance(a, int) and isinstance(b, int):
             return _DIMS[name](a, b)
         if name == "multiply" and 1 in [x for x in (a, b) if isinstance(x, int)]:
@@ -281,7 +280,7 @@ class Calc(Calls[Expr, Dim]):
         )
 
     def elements(self, vector: Expr, what: str) -> list[Dim]:
-        """Return the elements of an integer vector, as numbers where they are known."""
+        """Return the elements of an integer vector; known elements are Python integers."""
         found = self.infer.elements_of(vector)
         if found is None:
             raise Unsupported(f"the number of elements of {what} must be known at compile time")
@@ -289,17 +288,18 @@ class Calc(Calls[Expr, Dim]):
         return [self.item(wide, k) if v is None else v for k, v in enumerate(found)]
 
     def lengths(self, dims: Sequence[Dim]) -> list[Dim]:
-        """Return sizes as formulas that are guarded to be nonnegative.
+        """Return sizes that are proved, or guarded at run time, to be nonnegative.
 
-        Sizes that are read from data, or that may be negative, become the dims of an otherwise
-        unused tensor: the dims of a result are read once and guarded.
+        A tensor with these dims is created if a size is read from data or may be negative. Its
+        elements are not used: the program reads the dims of each result once and guards them.
         """
         vector = self.vector(dims)
         if self.infer.is_formula(vector) and self.infer.is_natural(vector):
             return list(dims)
         blank = op("dyn.full", const(False), vector, shape=None, dtype="bool")
         if self.infer.in_body and self.infer.is_formula(vector):
-            # In a branch only launched kernels guard sizes, and no kernel computes this tensor.
+            # Inside a branch, only the launch of a kernel guards sizes, and no kernel computes
+            # `blank`. Requiring equality with `max(size, 0)` adds the guard.
             least = op("maximum", vector, const(0, "int64"))
             other = op("dyn.full", const(False), least, shape=None, dtype="bool")
             names = [f"size_{k}" for k, _ in enumerate(dims)]
@@ -308,14 +308,14 @@ class Calc(Calls[Expr, Dim]):
         return self.sizes(blank)
 
     def length(self, x: Expr) -> Dim:
-        """Return one nonnegative size; see :meth:`lengths`."""
+        """Return the only element of ``x`` as a nonnegative size; see :meth:`lengths`."""
         known = self.known(x)
         if known is not None:
             return int(known.reshape(-1)[0])
         return self.lengths([self.reshape(self.cast(x, "int64"), [])])[0]
 
     def sizes_in(self, vector: Expr, what: str) -> list[Dim]:
-        """Return the elements of a vector of sizes."""
+        """Return the elements of a vector as nonnegative sizes; see :meth:`lengths`."""
         return self.lengths(self.elements(vector, what))
 
 

@@ -1,8 +1,8 @@
 """Expression builder that the operator converters of all front ends use.
 
 It builds Relay calls with their source location, constants from numbers, and dims that are numbers
-or expressions. A front end defines its tensor type: tensors with known types store them, others
-infer them on demand.
+or expressions. Each front end defines its tensor type: the tensors of PyTorch and JAX store their
+types, those of ONNX are plain expressions whose types are inferred.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def placed(source: str) -> Iterator[None]:
 
 @contextmanager
 def converting(where: str, prefix: str, marks: Sequence[str]) -> Iterator[None]:
-    """Context of the conversion of one operator, whose errors name the operator and its place.
+    """Convert one operator in this context; errors inside are raised with the operator's location.
 
     Args:
-        where: the operator and its place.
-        prefix: what errors say before ``where``.
-        marks: a message with one of these already names an operator, that of an inner conversion.
+        where: the operator and its location in the model.
+        prefix: text of an error message before ``where``.
+        marks: an error whose message contains one of these strings is raised unchanged, because
+            an inner conversion has already added a location.
 
     Raises:
         DiscError: the conversion failed.
@@ -102,12 +103,12 @@ def is_float(dtype: str) -> bool:
 
 
 def least_of(dtype: str) -> Number:
-    """Return the least number of a dtype, which is the maximum of an empty set."""
+    """Return the least number of a dtype, the neutral element of ``max``."""
     return -np.inf if is_float(dtype) else False if dtype == "bool" else int(np.iinfo(dtype).min)
 
 
 def greatest_of(dtype: str) -> Number:
-    """Return the greatest number of a dtype, which is the minimum of an empty set."""
+    """Return the greatest number of a dtype, the neutral element of ``min``."""
     return np.inf if is_float(dtype) else True if dtype == "bool" else int(np.iinfo(dtype).max)
 
 
@@ -121,14 +122,14 @@ def is_one(dim: object) -> bool:
 
 
 def joined_dim(a: object, b: object) -> object:
-    """Return the broadcast of two dims, which are checked elsewhere."""
+    """Return the dim to which two dims broadcast; type inference checks that they can."""
     if is_one(a):
         return b
     return a if isinstance(a, int) or is_one(b) or not isinstance(b, int) else b
 
 
 def joined_dims(shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
-    """Return the shape to which operands are broadcast."""
+    """Return the shape to which operands of these shapes are broadcast."""
     rank = max((len(s) for s in shapes), default=0)
     dims: list[Any] = [1] * rank
     for shape in shapes:
@@ -174,7 +175,7 @@ def _unary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T], T]:
 
 
 class UnknownRows(Unsupported):
-    """Raised if values known before a loop do not determine the dims of rows that it collects."""
+    """Raised if the dims of the rows that a loop collects are unknown before the loop."""
 
 
 class Calls(ABC, Generic[T, D]):
@@ -190,8 +191,9 @@ class Calls(ABC, Generic[T, D]):
     def made(
         self, expr: Expr, dims: Callable[[], Sequence[D]], like: T | None = None, dtype: str = ""
     ) -> T:
-        """Return an expression as a tensor with given dims, and a given dtype or that of
-        ``like``.
+        """Return an expression as a tensor of the front end, with given dims.
+
+        Its element type is ``dtype``, or that of ``like`` if ``dtype`` is empty.
         """
 
     @abstractmethod
@@ -200,7 +202,7 @@ class Calls(ABC, Generic[T, D]):
 
     @abstractmethod
     def sizes(self, x: T) -> list[D]:
-        """Return every dim."""
+        """Return the sizes of all axes."""
 
     @abstractmethod
     def rank(self, x: T) -> int:
@@ -208,7 +210,7 @@ class Calls(ABC, Generic[T, D]):
 
     @abstractmethod
     def dim(self, name: str, a: D, b: D) -> D:
-        """Return arithmetic on dims by the name of a Relay operator."""
+        """Return the result of the Relay operator ``name`` for two dims."""
 
     @abstractmethod
     def scalar(self, d: D, dtype: str = "int64") -> T:
@@ -230,21 +232,21 @@ class Calls(ABC, Generic[T, D]):
 
     @abstractmethod
     def variable(self, name: str, like: T, ty: rt.TensorType | None = None) -> T:
-        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
-        ``ty``.
+        """Return a variable for use in a body: it has the type and the known properties of the
+        outer tensor ``like``, or only the type ``ty`` if that is given.
         """
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[None]:
-        """Return the scope of a conditional or loop body; facts found inside do not escape it."""
+        """Return the scope of a conditional or loop body; its facts are not valid outside."""
 
     @abstractmethod
     def literals(self, x: T) -> list[int | None]:
-        """Return the dims, with None for those that are not literals."""
+        """Return the dims as integers, with None for each dim that is not a literal."""
 
     @abstractmethod
     def formulas(self, x: T) -> Sequence[object]:
-        """Return the dims as formulas, which :meth:`same` compares."""
+        """Return the dims as formulas over symbols; :meth:`same` compares two of them."""
 
     @abstractmethod
     def same(self, a: object, b: object) -> bool:
@@ -252,10 +254,10 @@ class Calls(ABC, Generic[T, D]):
 
     @abstractmethod
     def outside(self, formula: object) -> D:
-        """Return a dim of a body's tensor in terms of values outside the body.
+        """Return the dim of a tensor in a body, as an expression of values outside the body.
 
         Raises:
-            UnknownRows: outer values do not determine the dim.
+            UnknownRows: values outside the body do not determine the dim.
         """
 
     # -- axes ----------------------------------------------------------------------------------
@@ -277,7 +279,7 @@ class Calls(ABC, Generic[T, D]):
         return op(name, *(self.expr(o) if self.is_tensor(o) else o for o in operands), **attrs)
 
     def apply(self, name: str, *operands: T | Number, dtype: str = "", **attrs: Any) -> T:
-        """Return an element-wise operator on operands that are broadcast; see :class:`Builder`."""
+        """Return an element-wise call on operands that are broadcast; see :class:`Builder`."""
         tensors = self._tensors(operands)
         return self.made(
             self.call(name, *tensors, **attrs),
@@ -324,8 +326,8 @@ class Calls(ABC, Generic[T, D]):
     def cast(self, x: T, dtype: str) -> T:
         """Return ``x`` cast to ``dtype``.
 
-        A constant is cast immediately, except arrays of bytes that may be weights, which should
-        remain narrow.
+        A constant is cast immediately, unless it may be a quantized weight: kernels read these in
+        their narrow type.
         """
         if self.dtype(x) == dtype:
             return x
@@ -337,7 +339,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self.sizes(x), dtype=dtype)
 
     def reduce(self, name: str, x: T, axes: Sequence[int], keep: bool = False) -> T:
-        """Return a reduction over some axes; without axes the operand itself."""
+        """Return a reduction over ``axes``, or ``x`` itself if there are none."""
         named = self._axes(x, axes)
         if not named:
             return x
@@ -350,7 +352,7 @@ class Calls(ABC, Generic[T, D]):
         return sorted({self.axis(a, rank) for a in axes}) if rank else []
 
     def _without(self, x: T, axes: Sequence[int], keep: bool = False) -> list[Any]:
-        """Return the dims without some axes, which are 1 instead with ``keep``."""
+        """Return the dims without those of ``axes``; with ``keep`` these are 1 instead."""
         dims = self.sizes(x)
         return [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
 
@@ -361,7 +363,7 @@ class Calls(ABC, Generic[T, D]):
     # -- dims ----------------------------------------------------------------------------------
 
     def size(self, x: T, axis: int) -> D:
-        """Return one dim."""
+        """Return the size of one axis."""
         return self.sizes(x)[axis]
 
     def total(self, x: T) -> D:
@@ -465,12 +467,12 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._wider(x, axis, [1] * count), x)
 
     def _wider(self, x: T, axis: int, new: Sequence[object], replaced: int = 0) -> list[Any]:
-        """Return the dims with ``new`` inserted at an axis, in place of ``replaced`` dims."""
+        """Return the dims with ``replaced`` of them, from ``axis`` on, replaced by ``new``."""
         dims = self.sizes(x)
         return [*dims[:axis], *new, *dims[axis + replaced :]]
 
     def squeeze(self, x: T, axes: Sequence[int]) -> T:
-        """Return ``x`` without axes of length 1."""
+        """Return ``x`` without ``axes``, which have length 1."""
         named = self._axes(x, axes)
         if not named:
             return x
@@ -497,13 +499,13 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, dims, x)
 
     def take(self, x: T, picks: T, axis: int) -> T:
-        """Return elements along an axis at indices, which must be in bounds."""
+        """Return the elements of ``x`` at the indices ``picks`` of an axis, all in bounds."""
         axis = self.axis(axis, self.rank(x))
         made = self.call("take", x, picks, axis=axis)
         return self.made(made, lambda: self._wider(x, axis, self.sizes(picks), 1), x)
 
     def pick(self, x: T, axis: int, index: int) -> T:
-        """Return one position of an axis; the axis is removed."""
+        """Return the slice of ``x`` at one index of an axis, without this axis."""
         end: Any = None if index == -1 else index + 1
         begin: Any = index
         return self.squeeze(self.slice(x, axis, begin, end), [axis])
@@ -529,7 +531,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._wider(first, place, [len(items)]), first)
 
     def split(self, x: T, sizes: Sequence[D], axis: int) -> list[T]:
-        """Return pieces of given lengths."""
+        """Return consecutive slices of ``x`` along an axis, of the given lengths."""
         if len(sizes) == 1:
             return [x]
         found: list[T] = []
@@ -543,7 +545,7 @@ class Calls(ABC, Generic[T, D]):
     def pad(
         self, x: T, widths: Sequence[tuple[D, D]], fill: T | Number, mode: str = "constant"
     ) -> T:
-        """Return ``x`` padded by nonnegative widths."""
+        """Return ``x`` padded by ``widths``: for each axis (before, after), both nonnegative."""
         flat = [w for pair in widths for w in pair]
         if all(isinstance(w, int) and w == 0 for w in flat):
             return x

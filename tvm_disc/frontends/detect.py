@@ -35,14 +35,17 @@ def read_model(source: object) -> Any | None:
 
 
 def is_class(source: object, package: str, name: str) -> bool:
-    """Return whether an object's class has a name; the package need not be installed."""
+    """Return whether an object's class, or a base class, is ``name`` of ``package``.
+
+    Classes are compared by name, so the package need not be installed.
+    """
     return any(
         c.__name__ == name and c.__module__.split(".")[0] == package for c in type(source).__mro__
     )
 
 
 def is_file(source: object, suffix: str) -> bool:
-    """Return whether a source is a path with a suffix; the file need not exist."""
+    """Return whether a source is a path that ends with ``suffix``; the file need not exist."""
     if isinstance(source, str) and "\n" in source:
         return False
     return isinstance(source, str | os.PathLike) and Path(source).suffix == suffix
@@ -53,11 +56,11 @@ def is_onnx(source: object) -> bool:
     return is_file(source, ".onnx") or is_class(source, "onnx", "ModelProto")
 
 
-SMALLEST_MODULE = 64  # bytes; a serialized function is longer
+SMALLEST_MODULE = 64  # bytes; every serialized module is longer
 
 
 def _is_stablehlo(source: object) -> bool:
-    """Return whether a source is an exported JAX function, its bytes, or StableHLO."""
+    """Return whether a source is an exported JAX function, or StableHLO as text, bytes or file."""
     if isinstance(source, str) and "\n" in source:
         return "stablehlo." in source or source.lstrip().startswith(("module", "#loc"))
     return (
@@ -86,7 +89,7 @@ def files_of(source: Any) -> list[Path] | None:
             from tvm_disc.frontends.onnx.external import files_beside
 
             return [Path(source), *files_beside(Path(source))]
-    # the reader raises the error again with a better message
+    # when the model is read, the same error is raised with a better message
     except (OSError, ValueError, BadInput):
         return None
     named = (
@@ -104,7 +107,7 @@ READERS: tuple[tuple[Callable[[object], bool], Callable[[object], object]], ...]
     (lambda source: is_file(source, ".gguf"), from_gguf),
     (_is_stablehlo, from_stablehlo),
     (_is_saved_model, from_saved_model),
-    # before PyTorch: a Keras model on its backend is also a module of PyTorch
+    # Keras precedes PyTorch: with the PyTorch backend a Keras model is also a `torch.nn.Module`
     (lambda source: is_class(source, "keras", "Model"), from_keras),
     (lambda source: is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
     (lambda source: is_class(source, "torch", "ExportedProgram"), from_pytorch),

@@ -1,7 +1,7 @@
 """Constant folding of small tensors during import.
 
-Exporters compute scales, limits and indices from constants. Folding makes them known to operators
-that require them at compile time.
+Exporters write scales, limits and indices as operators on constants. Operators that require these
+values at compile time find them only if the constants are folded.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import numpy as np
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.ops.literals import literal
 
-MOST = 4096  # maximum number of elements of all operands, and of the result
-_WEIGHTS = 1 << 16  # bytes of a constant that is larger than tables of shape arithmetic
+MOST = 4096  # maximum number of elements of all operands together, and of the result
+_WEIGHTS = 1 << 16  # bytes; an array of bytes of at least this size is taken for a weight
 
 
 def folded(name: str, args: Sequence[object], attrs: Mapping[str, object]) -> np.ndarray | None:
-    """Return the value of a call, or None if an operand is unknown or too large, or if the call
-    would widen weights.
+    """Return the value of a call, or None if it cannot be folded.
+
+    A call is not folded if an operand is not constant or too large, or if the call casts an array
+    that may be a quantized weight.
     """
     items = [_literals(a) for a in args]
     if any(i is None for i in items) or _elements(items) > MOST:
@@ -31,8 +33,8 @@ def folded(name: str, args: Sequence[object], attrs: Mapping[str, object]) -> np
 
 
 def may_be_weights(array: np.ndarray) -> bool:
-    """Return whether an array may be quantized weights: a matrix of bytes, which kernels read as
-    bytes, or a large array of bytes.
+    """Return whether an array may be a quantized weight: a matrix of 8-bit integers, or a large
+    array of 8-bit elements.
     """
     matrix = sum(size > 1 for size in array.shape) > 1 and array.dtype.kind in "iu"
     return array.dtype.itemsize == 1 and (matrix or array.size >= _WEIGHTS)

@@ -1,4 +1,4 @@
-"""``relay.frontend.from_onnx`` and ``from_pytorch`` with Relay's arguments and result pair."""
+"""``from_onnx`` and ``from_pytorch`` with the arguments and results of ``relay.frontend``."""
 
 from __future__ import annotations
 
@@ -38,22 +38,25 @@ def from_onnx(
     convert_config: Mapping[str, object] | None = None,
     export_node_renamed_model_path: str | None = None,
 ) -> Imported:
-    """Return the Relay module of an ONNX model or of the file at a path; it unpacks as ``mod,
-    params``.
+    """Return the Relay module of an ONNX model or file; it unpacks as ``mod, params``.
 
     Args:
-        shape: shapes of inputs by name, which replace those of the model: numbers, ``Any``, and
-            names of dims.
-        dtype: accepted as in Relay; a mapping must agree with the model.
+        shape: shapes of inputs by name, which replace those of the model. A dim is a number,
+            ``Any``, or the name of a symbol.
+        dtype: element types of inputs by name, which must be those of the model; a single type is
+            ignored.
         opset: replaces the version of the default operator domain.
         freeze_params: must be true, because weights are constants.
         convert_config: accepted as in Relay, without effect.
+        export_node_renamed_model_path: must be None, because no renamed model is written.
 
     Raises:
-        BadInput: the model lacks an input that is named; or a shape, an element type or a version
-            is invalid.
-        Unsupported: weights as parameters, or an exported model, are requested.
-        and the errors of the ONNX importer.
+        BadInput: ``shape`` or ``dtype`` names an input that the model does not have; or a shape
+            or the opset is invalid.
+        TypeMismatch: an element type differs from that of the model.
+        Unsupported: ``freeze_params`` is false, or a renamed model is requested.
+
+    The errors of the ONNX importer are raised unchanged.
     """
     named_of("convert_config", convert_config)
     if not freeze_params:
@@ -82,8 +85,8 @@ def from_onnx(
 def from_pytorch(program: object, input_infos: object = None, **options: object) -> Imported:
     """Return the Relay module of a ``torch.export.ExportedProgram``; it unpacks as ``mod, params``.
 
-    The program has the names, shapes and element types of its inputs. Relay's ``input_infos`` and
-    options, which are for traced modules, are refused.
+    The program itself defines the names, shapes and element types of its inputs. Relay's
+    ``input_infos`` and options, which describe traced modules, are refused.
     """
     module = read_program(program)
     given = [*(["input_infos"] if input_infos is not None else []), *options]

@@ -1,4 +1,4 @@
-"""Import of Keras 3 models on the JAX backend: exported by JAX with symbolic dims."""
+"""Import of Keras 3 models on the JAX backend: JAX exports them with symbolic dims."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _ADVICE = (
 def from_keras(model: Model) -> IRModule:
     """Return the Relay module of a Keras model's inference; weights are constants.
 
-    Inputs have the model's names. An unknown first dim is ``batch`` in all inputs; others are
-    ``NAME_AXIS``, and one dim ``dim_AXIS`` of all inputs if the model is invalid otherwise.
+    Inputs have the model's names. Unknown first dims are one symbol ``batch``. Each other unknown
+    dim is a symbol ``NAME_AXIS``, for the name of its input. If JAX cannot export the model with
+    these symbols, the inputs share one symbol ``dim_AXIS`` per axis.
 
     Raises:
-        Unsupported: Keras runs on another backend, the model has no input shapes, keeps state
-            between calls, or JAX cannot export it with unknown dims.
+        Unsupported: Keras runs on another backend; or the model has no input shapes, keeps state
+            between calls, or cannot be exported by JAX with unknown dims.
     """
     import keras
 
@@ -58,18 +59,18 @@ def from_keras(model: Model) -> IRModule:
 
 
 def _text(error: Exception) -> str:
-    """Return what an error of JAX in a layer of Keras says, on one line, without colors."""
+    """Return the message of an error as one line, without terminal colors and Keras' call stack."""
     plain = re.sub(r"\x1b\[\d*m", "", str(error)).split("\n\nArguments received")[0]
     return " ".join(plain.split())[:400]
 
 
 def _exported(model: Model, inputs: Sequence[KerasTensor], shared: bool) -> Exported:
-    """Return the exported model; dims of an axis are ``shared`` by all inputs or not."""
+    """Return the exported model; if ``shared``, all inputs have one symbol per unknown axis."""
     import jax
     import keras
 
     def call(*given: jax.Array) -> object:
-        # a Sequential model has no structure of inputs
+        # a Sequential model has no attribute `input`; it has one input
         packed = keras.tree.pack_sequence_as(getattr(model, "input", inputs[0]), list(given))
         with keras.StatelessScope() as scope:
             results = model(packed, training=False)

@@ -1,7 +1,7 @@
 """Conditionals and loops as Relay functions.
 
-Outer values that a branch or an iteration reads become arguments, which are computed once before.
-Inside they are variables.
+A value from outside that a branch or an iteration reads becomes an argument of the function. It is
+computed once, before the branch or loop; the body reads it through a parameter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def choose(
     then: Callable[[list[T]], list[T]],
     other: Callable[[list[T]], list[T]],
 ) -> list[T]:
-    """Return the results of one of two branches, which receive variables for ``reads``."""
+    """Return the results of an If of two branches.
+
+    ``then`` and ``other`` receive one parameter for each tensor of ``reads``.
+    """
     params = [n.variable(f"read_{k}", x) for k, x in enumerate((cond, *reads))]
     made = []
     for branch in (then, other):
@@ -63,7 +66,7 @@ def _result(n: Calls[T, D], expr: ast.Expr, like: T) -> T:
 
 
 def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
-    """Return both results; if all are single elements, both get the greater rank."""
+    """Return ``a`` and ``b``; if both have one element, they are reshaped to the same rank."""
     x, y = n.literals(a), n.literals(b)
     ones = all(d == 1 for d in (*x, *y))
     if len(x) == len(y) or not ones:
@@ -73,18 +76,21 @@ def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
 
 
 class TensorLoop(Generic[T, D]):
-    """A loop over tensors as state, which may collect one row of each iteration.
+    """A loop that carries tensors as state, and may collect one row per iteration.
 
-    Dims that are proved equal before the loop are one dim inside, if the iterations preserve them.
+    Dims that are proved equal before the loop have one symbol in the body, unless an iteration
+    changes them.
 
     Attributes:
-        fixed: tensors that every iteration reads.
+        fixed: tensors that every iteration reads and none changes.
         state: initial values of the tensors that every iteration replaces.
+        outer: for each unknown dim of these tensors its formula, its name in the body, and its
+            size outside.
     """
 
     def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
         self.n, self.fixed, self.state = n, list(fixed), list(state)
-        self.outer: list[tuple[object, rt.Any, D]] = []  # (formula, name, size) of outer dims
+        self.outer: list[tuple[object, rt.Any, D]] = []
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
 
@@ -112,15 +118,18 @@ class TensorLoop(Generic[T, D]):
         step: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
         like: Sequence[T] | None = None,
     ) -> tuple[list[T], list[T]]:
-        """Return (the last state, the rows of all iterations).
+        """Return the state after the last iteration, and the concatenated rows of all iterations.
 
         The loop runs while ``more(fixed, state)`` holds; ``step(fixed, state)`` returns the next
-        state, and rows. The body is converted repeatedly until the types of the state no longer
-        change. ``like`` are tensors with the shapes of the rows, for dims that outer values do not
-        determine.
+        state and one row for each collected result. The body is converted repeatedly, until the
+        types of the state no longer change.
+
+        Args:
+            like: tensors with the shapes of the rows, which give the dims that are not known
+                before the loop.
 
         Raises:
-            UnknownRows: there is such a dim, and no ``like``.
+            UnknownRows: a dim of a row is not known before the loop, and ``like`` is None.
         """
         n = self.n
         while True:
@@ -143,13 +152,13 @@ class TensorLoop(Generic[T, D]):
             self.types = wider
 
     def _variables(self, name: str, fixed: bool) -> list[T]:
-        """Return variables that represent the tensors inside the body."""
+        """Return variables of the body for the ``fixed`` tensors or, if False, for the state."""
         values, types = (self.fixed, self.fixed_types) if fixed else (self.state, self.types)
         pairs = zip(values, types, strict=True)
         return [self.n.variable(f"{name}_{k}", x, t) for k, (x, t) in enumerate(pairs)]
 
     def _kept(self, var: T, new: T, k: int) -> rt.TensorType:
-        """Return the type of a state that holds both before and after an iteration."""
+        """Return the type of state ``k`` before and after an iteration; changed dims are Any."""
         n, old = self.n, self.types[k]
         if old.dtype != n.dtype(new) or len(old.shape) != n.rank(new):
             found = f"{n.dtype(new)} of rank {n.rank(new)}"
@@ -165,7 +174,9 @@ class TensorLoop(Generic[T, D]):
         return old if unchanged else rt.TensorType(tuple(dims), old.dtype)
 
     def _shape(self, row: T, inside: Sequence[T], like: T | None) -> _Shape:
-        """Return the element type of a row, and for each dim its name inside and its outer size."""
+        """Return the element type of a row, and for each dim its type in the body and a function
+        that returns its size outside.
+        """
         names = {d.name: size for _, d, size in self.outer}
         known: list[tuple[Any, rt.Any]] = []
         for var in inside:
@@ -199,7 +210,7 @@ class TensorLoop(Generic[T, D]):
         made: tuple[list[T], list[T]],
         shapes: list[_Shape],
     ) -> tuple[list[T], list[T]]:
-        """Return the results of the loop, which is emitted as a tail-recursive function."""
+        """Emit the loop as a call of a tail-recursive function and return its results."""
         n = self.n
         loop = ast.Var("loop")
         done, blank, grown = [], [], []
@@ -225,16 +236,18 @@ class TensorLoop(Generic[T, D]):
         ]
 
     def _grown(self, blank: T) -> list[Any]:
-        """Return the dims of the collected rows, whose number is unknown."""
+        """Return the dims of the collected rows; the first, the number of rows, is None."""
         return [None, *self.n.sizes(blank)[1:]]
 
 
 def counted(
     n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], step: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    """Return the results of :meth:`Loop.run` for ``step(t, fixed, state)`` with t in [0, times).
+    """Return the results of :meth:`TensorLoop.run` for ``step(t, fixed, state)`` with t in
+    [0, times).
 
-    The state and the rows must keep their shapes. If this cannot be inferred, they are reshaped.
+    The shapes of the state and of the rows must be the same in all iterations. If this cannot be
+    inferred, both are reshaped to the shapes of iteration 0.
     """
     try:
         return _counted(n, times, fixed, state, step)
@@ -250,7 +263,7 @@ def counted(
 
 
 def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
-    """Return tensors reshaped to the shapes of others."""
+    """Return each tensor of ``items`` reshaped to the tensor of ``like``, if the ranks agree."""
     return [
         n.reshape(x, n.sizes(y)) if n.rank(x) == n.rank(y) else x
         for x, y in zip(items, like, strict=True)

@@ -1,4 +1,4 @@
-"""A model in the framework that it comes from, to compare results with."""
+"""Runs a model in its original framework, to compare the results of a program with it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tvm_disc.frontends.detect import is_class, is_file, is_onnx
 from tvm_disc.frontends.sources import Source
 from tvm_disc.typing import Argument, Arguments, Array
 
-#: Runs a model on (positional arguments, named arguments, arrays by the program's input names).
+#: Runs a model on (positional arguments, named arguments, arrays by the program's input names);
+#: each framework uses the form that it accepts.
 Run: TypeAlias = Callable[[Arguments, Mapping[str, Argument], Mapping[str, Array]], list[Array]]
 
 
 def original(source: Source) -> tuple[str, Run] | None:
-    """Return a framework's name and a function that runs a model in it.
+    """Return the name of a model's framework, and a function that runs the model in it.
 
-    Returns None for models without such a framework (Relay, Relax, StableHLO text), or if it is
-    not installed.
+    Returns None if the model has no framework that runs it (Relay, Relax, StableHLO text), or if
+    the framework is not installed.
     """
     for recognises, package, name, made in FRAMEWORKS:
         if recognises(source) and importlib.util.find_spec(package) is not None:
@@ -61,13 +62,13 @@ def _torch(source: Source) -> Run:
         else:
             program = getattr(source, "program", source)
         if isinstance(program, torch.nn.Module):
-            module = copy.deepcopy(program)  # a call may change its buffers
+            module = copy.deepcopy(program)  # a call may change the buffers of the module
         else:
             module = program.module()
         nested, named = pytree.tree_map(_own_tensor, (args, dict(kwargs)))
         with torch.no_grad():
             for name, buffer in module.named_buffers():
-                # buffers that a call updates are inputs of the program
+                # a buffer that the model updates is an input of the program
                 if (given := named.pop(name.replace(".", "_"), None)) is not None:
                     buffer.copy_(given)
             found = module(*nested, **named)
@@ -119,7 +120,7 @@ def _arrays(values: Sequence[object]) -> list[Array]:
 FRAMEWORKS: tuple[tuple[Callable[[Source], bool], str, str, Callable[[Source], Run]], ...] = (
     (is_onnx, "onnxruntime", "ONNX Runtime", _onnx),
     (lambda s: is_class(s, "jax", "Exported"), "jax", "JAX", _jax),
-    # before PyTorch: a Keras model may be one of its modules
+    # Keras precedes PyTorch: with the PyTorch backend a Keras model is also a `torch.nn.Module`
     (lambda s: is_class(s, "keras", "Model"), "keras", "Keras", _keras),
     (
         lambda s: (

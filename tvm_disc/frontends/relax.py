@@ -9,7 +9,10 @@ from tvm_disc.errors import TypeMismatch
 
 
 def from_relax(mod: object) -> object:
-    """Return the module after checks: it has a Relax function `main` and is well formed."""
+    """Return the module unchanged, or raise TypeMismatch.
+
+    A valid module has a Relax function `main` and is well formed.
+    """
     if not isinstance(mod, tvm.IRModule):
         raise TypeMismatch(f"expected a Relax module, found {type(mod).__name__}")
     if not mod.functions:

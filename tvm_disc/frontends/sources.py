@@ -1,4 +1,4 @@
-"""All sources that ``build`` accepts, read into Relay or Relax modules."""
+"""Reads all sources that ``build`` accepts into Relay or Relax modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ Source: TypeAlias = Any
 
 
 def read(source: Source) -> Any:
-    """Return an accepted source as a Relay module, or as a Relax module for other front ends."""
+    """Return a source as a Relay module; a Relax module is returned unchanged.
+
+    Raises:
+        TypeMismatch: ``build`` does not accept sources of this type.
+    """
     if isinstance(source, IRModule):
         return source
     if isinstance(source, ast.Function):
@@ -43,7 +47,7 @@ def read(source: Source) -> Any:
 
 
 def model_name(source: Source) -> str:
-    """Return the name of a model: of its file, graph, function or class; empty if it has none."""
+    """Return the name of a model's file, graph, function or class, or an empty string."""
     one_line = isinstance(source, str) and "\n" not in source
     if isinstance(source, os.PathLike) or (one_line and os.path.isfile(source)):
         return Path(source).stem

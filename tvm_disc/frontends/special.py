@@ -1,8 +1,8 @@
 """Special functions in terms of Relay operators, in float64.
 
 Formulas are from Abramowitz and Stegun, "Handbook of Mathematical Functions". Series are truncated
-where further terms are below the rounding error of float64. Callers widen operands and narrow
-results, so that float32 results are exact up to the last rounding.
+when further terms are below the rounding error of float64. Callers cast operands to float64 and
+results back, so that float32 results have only the error of the last rounding.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from tvm_disc.relay.ops.algebra import Algebra
 T = TypeVar("T", bound=Algebra)
 Function = Callable[[Calls[T, Any], T], T]
 
-# digamma(z) = log(z) - 1/(2z) - sum of B(2k)/(2k z^2k); these are Bernoulli numbers over 2k.
+# digamma(z) = log(z) - 1/(2z) - sum of B(2k)/(2k z^2k). The list has B(2k)/2k, with the Bernoulli
+# numbers B.
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
-_SHIFT = 9  # terms of the recurrence, after which the series has converged
-# Winitzki's constant: the first approximation of the inverse of erf then has an error up to 0.4 %.
+# digamma(z) = digamma(z + 9) - sum of 1/(z + k) for k < 9: at z + 9 the series has converged.
+_SHIFT = 9
+# Winitzki's constant: the initial approximation of the inverse of erf has an error up to 0.4 %.
 _WINITZKI = 0.147
 _HALLEY_STEPS = 3
-# Modified Bessel functions: a power series up to this value, an asymptotic one beyond.
+# Modified Bessel functions use a power series below this value, and an asymptotic series above.
 _BESSEL_SPLIT = 24.0
 _BESSEL_NEAR, _BESSEL_FAR = 46, 28
-# exp(x^2)*erfc(x): an asymptotic series from this value on.
+# exp(x^2)*erfc(x) uses an asymptotic series above this value.
 _ERFCX_FAR = 25.0
-_HIGH_BITS = -(1 << 27)  # mask of the high bits of a float64 whose square is exact
+# Mask of the high bits of a float64: 26 significant bits remain, so the square is exact.
+_HIGH_BITS = -(1 << 27)
 
 
 def _poly(m: Calls[T, object], x: T, coefficients: Sequence[float]) -> T:
-    """Return ``sum(c[k] * x^k)``, lowest order first, by Horner's scheme."""
+    """Return the polynomial ``sum(coefficients[k] * x^k)`` by Horner's scheme."""
     made = m.like(coefficients[-1], x)
     for c in reversed(coefficients[:-1]):
         made = made * x + c
@@ -42,7 +45,8 @@ def _poly(m: Calls[T, object], x: T, coefficients: Sequence[float]) -> T:
 def digamma(m: Calls[T, object], x: T) -> T:
     """Return the derivative of the logarithm of the gamma function.
 
-    -inf at 0.0, inf at -0.0, NaN at negative integers; its error near a zero is absolute.
+    The result is -inf at 0.0, inf at -0.0, and NaN at negative integers. Near a zero of the
+    function the absolute error is small, but the relative error is not.
     """
     low = x < 0.5
     y = m.where(low, 1.0 - x, x)
@@ -78,7 +82,7 @@ def _erf_inverse(m: Calls[T, object], p: T, q: T) -> T:
 
 
 def erfinv(m: Calls[T, object], x: T) -> T:
-    """Return the inverse of erf; infinite at 1 and -1, NaN beyond."""
+    """Return the inverse of erf; it is infinite at 1 and -1, and NaN for ``|x| > 1``."""
     size = m.abs(x)
     y = _erf_inverse(m, size, 1.0 - size)
     y = m.where(x < 0.0, -y, y)
@@ -86,7 +90,10 @@ def erfinv(m: Calls[T, object], x: T) -> T:
 
 
 def ndtri(m: Calls[T, object], x: T) -> T:
-    """Return the inverse of the normal distribution; infinite at 0 and 1, NaN beyond."""
+    """Return the inverse of the standard normal distribution function.
+
+    It is infinite at 0 and 1, and NaN outside [0, 1].
+    """
     other = 1.0 - x
     low = x < other
     q = m.where(low, x, other) * 2.0
@@ -133,8 +140,9 @@ def bessel_i(order: int, scaled: bool) -> Function[T]:
 
 
 def _square(m: Calls[T, object], x: T) -> tuple[T, T]:
-    """Return ``x^2`` as a sum of two float64, the high one exact, so that exp has no large
-    error.
+    """Return two float64 whose sum is ``x^2``; the first one is exact.
+
+    ``exp`` of one rounded ``x^2`` would have a large relative error.
     """
     bits = m.made(m.call("reinterpret", x, dtype="int64"), lambda: m.sizes(x), dtype="int64")
     kept = m.apply("bitwise_and", bits, m.like(_HIGH_BITS, bits))
@@ -155,7 +163,10 @@ def erfcx(m: Calls[T, object], x: T) -> T:
 
 
 def log_ndtr(m: Calls[T, object], x: T) -> T:
-    """Return the logarithm of the normal distribution, with small relative error in both tails."""
+    """Return the logarithm of the standard normal distribution function.
+
+    The relative error is small in both tails.
+    """
     low = x < 1.0
     tail = erfcx(m, m.where(low, -x, x) * math.sqrt(0.5)) * 0.5
     square, rest = _square(m, x)

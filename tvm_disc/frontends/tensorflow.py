@@ -19,11 +19,11 @@ OPSET = 18  # the newest that tf2onnx writes
 def from_saved_model(folder: str | os.PathLike[str]) -> IRModule:
     """Return the Relay module of the signature ``serving_default`` of a SavedModel.
 
-    A separate process converts the model: TensorFlow is not loaded into this one.
+    A separate process converts the model, so that this process does not load TensorFlow.
 
     Raises:
-        Unsupported: the package `tf2onnx` is not installed, or an operator cannot be imported.
-        BadInput: the converter failed; the message has its last line.
+        Unsupported: `tf2onnx` or TensorFlow is not installed, or an operator cannot be imported.
+        BadInput: the converter failed; the message has the last line of its output.
     """
     require("tf2onnx", "tensorflow", "a SavedModel")
     require("tensorflow", "tensorflow", "a SavedModel")

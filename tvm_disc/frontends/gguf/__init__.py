@@ -1,3 +1,3 @@
-"""Import of GGUF files, the format of llama.cpp: weights of few bits, and the model's sizes."""
+"""Import of GGUF files, the format of llama.cpp: quantized weights, and the sizes of a model."""
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Tensors of GGUF files as numbers with scales: every format is ``(number - zero) * scale``.
+"""Tensors of GGUF files as quantized numbers: an element is ``(number - zero) * scale``.
 
-A row of a matrix is stored in blocks. Formats with 32 elements a block have one scale; those with
-256 (the names end in K) have scales of six bits for groups of 16 or 32, and a scale of the scales.
+A row of a matrix is stored in blocks. Formats with 32 elements a block have one scale per block.
+Formats with 256 elements a block (the names end in K) have a scale of 6 or 8 bits for each group
+of 16 or 32 elements; the block's float16 scale multiplies the scales of its groups.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ SUPER = 256  # elements of a block of the formats that end in K
 
 @dataclass(frozen=True)
 class Blocks:
-    """A matrix ``[rows, groups * group]`` of numbers with a scale for each group.
+    """A quantized matrix ``[rows, groups * group]``, with one scale per group of elements.
 
     Attributes:
         numbers: ``int8`` or ``uint8``, ``[rows, groups, group]``.
         scale: ``float32[rows, groups]``.
-        zero: ``float32[rows, groups]``, which is subtracted from the numbers; None for 0.
+        zero: zero points, ``float32[rows, groups]``; None if all are 0.
     """
 
     numbers: Array
@@ -32,12 +33,12 @@ class Blocks:
     zero: Array | None = None
 
     def ordered(self, order: Array) -> Blocks:
-        """Return the matrix with its rows in another order."""
+        """Return the matrix with row ``order[i]`` as its row i."""
         zero = None if self.zero is None else self.zero[order]
         return Blocks(self.numbers[order], self.scale[order], zero)
 
     def real(self) -> Array:
-        """Return the matrix in float32."""
+        """Return the matrix dequantized to float32."""
         wide = self.numbers.astype(np.float32)
         if self.zero is not None:
             wide = wide - self.zero[:, :, None]
@@ -46,10 +47,10 @@ class Blocks:
 
 
 def matrix(data: Array, kind: str) -> Blocks | Array:
-    """Return a tensor's stored bytes as a matrix: with scales, or of float32 or bfloat16.
+    """Return a stored tensor as a quantized matrix, or as an array of float32 or bfloat16.
 
     Args:
-        data: what GGUF stores, ``[rows, bytes]``, or the elements of a float tensor.
+        data: the stored bytes, ``[rows, bytes]``, or the elements of a float tensor.
         kind: the name of the format, one of ``FORMATS``.
     """
     if kind in FLOATS:
@@ -65,7 +66,7 @@ def matrix(data: Array, kind: str) -> Blocks | Array:
 
 
 def _half(raw: Array) -> Array:
-    """Return bytes as float16, in float32."""
+    """Return the float16 numbers that the bytes store, cast to float32."""
     return np.ascontiguousarray(raw).view(np.float16).astype(np.float32)
 
 
@@ -75,9 +76,10 @@ def _nibbles(raw: Array) -> Array:
 
 
 def _shifted(least: Array, scale: Array, numbers: Array) -> Blocks:
-    """Return ``number * scale + least`` as numbers with a zero point.
+    """Return the elements ``number * scale + least`` with a zero point instead of ``least``.
 
-    A group whose scale is 0 is constant: its numbers are 0, its scale is 1.
+    If the scale of a group is 0, all its elements are ``least``: its numbers become 0 and its
+    scale 1.
     """
     flat = scale == 0
     factor = np.where(flat, np.float32(1), scale)
@@ -104,7 +106,7 @@ def _q8_0(raw: Array) -> Blocks:
 
 
 def _small_scales(raw: Array) -> tuple[Array, Array]:
-    """Return the eight scales and eight minima of six bits that are packed into twelve bytes."""
+    """Return the eight scales and eight minima of 6 bits, which are packed into twelve bytes."""
     first, second, mixed = raw[:, 0:4], raw[:, 4:8], raw[:, 8:12]
     scale = np.concatenate([first & 63, (mixed & 15) | ((first >> 2) & 48)], -1)
     least = np.concatenate([second & 63, (mixed >> 4) | ((second >> 2) & 48)], -1)
@@ -112,7 +114,7 @@ def _small_scales(raw: Array) -> tuple[Array, Array]:
 
 
 def _pairs(raw: Array) -> Array:
-    """Return nibbles of groups of 32 bytes: a group of low ones, then one of high ones."""
+    """Return the nibbles of every 32 bytes as two groups: the low nibbles, then the high ones."""
     return _nibbles(raw.reshape(len(raw), -1, 32)).reshape(len(raw), -1, 32)
 
 
@@ -140,7 +142,7 @@ def _q6_k(raw: Array) -> Blocks:
     return Blocks(numbers.reshape(-1, 16, 16), _half(raw[:, 208:]) * small)
 
 
-# Bytes of a block, and the function that reads blocks ``[blocks, bytes]``.
+# For each format the bytes of a block, and the function that reads bytes ``[blocks, bytes]``.
 READERS: Mapping[str, tuple[int, Callable[[Array], Blocks]]] = {
     "Q4_0": (18, _q4_0),
     "Q4_1": (20, _q4_1),

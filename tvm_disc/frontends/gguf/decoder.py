@@ -1,7 +1,8 @@
 """Decoders of GGUF files as Relay modules: the LLaMA and Qwen families.
 
 A layer is RMS norm, attention with rotary positions and grouped heads, RMS norm and a gated
-linear unit. One step reads words and extends caches, see ``tvm_disc.runtime.text.language``.
+linear unit. A call of the program reads tokens and extends the caches of keys and values, see
+``tvm_disc.runtime.text.language``.
 """
 
 from __future__ import annotations
@@ -37,14 +38,19 @@ from tvm_disc.relay.ops.algebra import building
 from tvm_disc.support.spilled import spilled
 from tvm_disc.typing import Array
 
-# Rotary positions rotate pairs (2 i, 2 i + 1) of elements in LLaMA's files, and (i, i + half) in
-# Qwen's. Rows of LLaMA's matrices are reordered, so that all programs rotate (i, i + half).
+# Whether rotary positions rotate the pairs (2 i, 2 i + 1) of elements, as in LLaMA's files, or the
+# pairs (i, i + half), as in Qwen's. The importer reorders rows of LLaMA's matrices, so that all
+# programs rotate the pairs (i, i + half).
 ARCHITECTURES = {"llama": True, "qwen2": False, "qwen3": False}
 
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Numbers of a file's description."""
+    """Sizes and constants of a decoder, from the metadata of its file.
+
+    ``groups`` is the number of heads of keys and values, ``depth`` the width of a head, ``inner``
+    the width of the gated linear unit, ``pairs`` the value of ``ARCHITECTURES``.
+    """
 
     layers: int
     width: int
@@ -60,12 +66,15 @@ class DecoderSizes:
 
 
 def from_gguf(path: str | os.PathLike[str]) -> IRModule:
-    """Return the Relay module of a decoder: words, mask, positions and caches in; scores of the
-    last word, and the caches out.
+    """Return the Relay module of a decoder.
+
+    Inputs are token ids, mask, positions and caches; results are the logits of the last token, and
+    the extended caches.
 
     Raises:
-        BadInput: the file is damaged, or a key or a tensor is missing or has a wrong shape.
-        Unsupported: an architecture, a format or a scaling of positions that is not known.
+        BadInput: the file is damaged; a key or a tensor is missing; or a tensor has a wrong shape.
+        Unsupported: the architecture, a tensor's format or the scaling of positions is not
+            supported.
     """
     file = GGUFFile(path)
     decoder = _Decoder(file, _sizes(file))
@@ -74,7 +83,7 @@ def from_gguf(path: str | os.PathLike[str]) -> IRModule:
 
 
 def positions_of(path: str | os.PathLike[str]) -> int:
-    """Return how many positions the model of a file has."""
+    """Return the context length of the model in a file, in tokens."""
     return _sizes(GGUFFile(path)).positions
 
 
@@ -115,7 +124,7 @@ def _sizes(file: GGUFFile) -> DecoderSizes:
 
 
 def _refuse_variants(file: GGUFFile, name: str, depth: int, positions: int) -> None:
-    """Raise Unsupported for a model that computes something else."""
+    """Raise Unsupported if a key of the file requires a computation that is not implemented."""
     expected = (
         ("expert_count", 0, (0,)),
         ("rope.scaling.type", "none", ("none", "linear")),
@@ -181,7 +190,7 @@ class _Decoder:
     def _attention(
         self, k: int, x: Expr, angles: tuple[Expr, Expr], visible: Expr
     ) -> tuple[Expr, Expr, Expr]:
-        """Return the result of attention, and the extended cache of keys and values."""
+        """Return the attention of layer ``k``, and its extended caches of keys and values."""
         n, s = self.n, self.sizes
         normal = self._norm(f"blk.{k}.attn_norm.weight", x)
         query = split_heads(n, self._linear(k, "attn_q", normal, s.heads), s.heads)
@@ -202,25 +211,28 @@ class _Decoder:
         return self._matmul(k, "attn_output", joined, s.width), keys, values
 
     def _unit(self, k: int, x: Expr) -> Expr:
-        """Return ``x`` plus its gated linear unit."""
+        """Return ``x`` plus the result of the gated linear unit of layer ``k``."""
         n, s = self.n, self.sizes
         normal = self._norm(f"blk.{k}.ffn_norm.weight", x)
         gate, up = (self._matmul(k, name, normal, s.inner) for name in ("ffn_gate", "ffn_up"))
         return x + self._matmul(k, "ffn_down", gate * n.sigmoid(gate) * up, s.width)
 
     def _angles(self) -> tuple[Expr, Expr]:
-        """Return cosines and sines ``[batch, 1, words, depth / 2]`` of the positions."""
+        """Return the cosines and sines of rotary positions, ``[batch, 1, tokens, depth / 2]``."""
         n, s = self.n, self.sizes
         steps = np.arange(0, s.depth, 2, dtype=np.float32) / np.float32(s.depth)
         rates = (1.0 / (s.base**steps)).astype(np.float32) / np.float32(s.stretch)
-        if self.file.has("rope_freqs.weight"):  # only in models for long texts
+        if self.file.has("rope_freqs.weight"):  # only in models with a long context
             rates = rates / self._vector("rope_freqs.weight", s.depth // 2)
         place = n.expand(n.cast(self.positions, "float32"), 1, 1)
         angles = n.expand(place, 3) * const(rates, "float32")
         return op("cos", angles), op("sin", angles)
 
     def _visible(self, seen: Expr) -> Expr:
-        """Return which words ``[batch, 1, words, all words]`` each word reads."""
+        """Return the causal mask: which of all tokens each new token may attend to.
+
+        Its shape is ``[batch, 1, new tokens, all tokens]``.
+        """
         n = self.n
         rows, columns = n.size(self.ids, 1), n.size(seen, 1)
         before = causal(n, rows, columns, n.scalar(n.size(self.seen, 1)))
@@ -229,7 +241,7 @@ class _Decoder:
     # -- tensors ---------------------------------------------------------------------------------
 
     def _linear(self, k: int, name: str, x: Expr, heads: int) -> Expr:
-        """Return the matmul of queries, keys or values, with a bias if there is one."""
+        """Return the queries, keys or values: a matmul with the matrix ``name``, plus its bias."""
         size, bias = heads * self.sizes.depth, f"blk.{k}.{name}.bias"
         turned = self.sizes.pairs and name != "attn_v"
         order = _halves(heads, self.sizes.depth) if turned else None
@@ -240,7 +252,10 @@ class _Decoder:
         return y + const(added if order is None else added[order], "float32")
 
     def _matmul(self, k: int, name: str, x: Expr, size: int, order: Array | None = None) -> Expr:
-        """Return ``x`` multiplied by a matrix of a layer, whose rows may be reordered."""
+        """Return ``x`` multiplied by the matrix ``name`` of layer ``k``.
+
+        ``order`` reorders the rows of the matrix, and so the elements of the result.
+        """
         width = self.sizes.inner if name == "ffn_down" else self.sizes.width
         if name == "attn_output":
             width = self.sizes.heads * self.sizes.depth
@@ -250,10 +265,10 @@ class _Decoder:
         return self._product(x, weight)
 
     def _product(self, x: Expr, weight: Blocks | Array) -> Expr:
-        """Return ``x`` multiplied by a matrix in float32, which is computed from its literals.
+        """Return ``x`` multiplied by a matrix that the program dequantizes to float32.
 
-        Whether the product reads the narrow numbers is decided by a later pass. They have the order
-        of its operand, so that the pass need not copy them.
+        A later pass decides whether the kernel dequantizes while it reads. The numbers are already
+        stored in the order of the kernel's operand, so that this pass need not copy them.
         """
         n = self.n
         if not isinstance(weight, Blocks):
@@ -265,7 +280,7 @@ class _Decoder:
         return op("nn.matmul", x, n.reshape(real, [-1, len(weight.numbers)]), units=None)
 
     def _rows(self, weight: Blocks | Array) -> Expr:
-        """Return the rows of a matrix that the words select, in float32."""
+        """Return the rows of the embedding matrix for the token ids, in float32."""
         n = self.n
         if not isinstance(weight, Blocks):
             return n.cast(n.take(const(weight), self.ids, 0), "float32")
@@ -276,7 +291,7 @@ class _Decoder:
         return n.reshape(real, [n.size(self.ids, 0), n.size(self.ids, 1), self.sizes.width])
 
     def _selected(self, each: Array) -> Expr:
-        """Return the rows of scales or zero points that the words select."""
+        """Return the scales or zero points of the rows for the token ids."""
         return self.n.take(const(each[:, :, None], "float32"), self.ids, 0)
 
     def _vector(self, name: str, size: int) -> Array:
@@ -288,7 +303,11 @@ class _Decoder:
         return np.asarray(found, np.float32)
 
     def _norm(self, name: str, x: Expr, optional: bool = False) -> Expr:
-        """Return ``x`` with RMS norm along the last axis; unchanged if the tensor is optional."""
+        """Return ``x`` with RMS norm along the last axis, by the weight ``name``.
+
+        An ``optional`` norm is along the width of a head; without its weight, ``x`` is returned
+        unchanged.
+        """
         if optional and not self.file.has(name):
             return x
         n = self.n
@@ -298,7 +317,7 @@ class _Decoder:
 
 
 def _halves(heads: int, depth: int) -> Array:
-    """Return the order of rows that brings even elements of each head first, then odd ones."""
+    """Return an order of rows: for each head its even rows first, then its odd rows."""
     rows = np.arange(heads * depth).reshape(heads, depth // 2, 2)
     return np.ravel(rows.transpose(0, 2, 1))
 

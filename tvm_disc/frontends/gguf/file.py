@@ -1,4 +1,4 @@
-"""A GGUF file: its sizes by key, and its tensors by name, with errors that name both."""
+"""A GGUF file: its metadata by key, and its tensors by name; errors have the key or name."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class GGUFFile:
         self._mapped = reader.data
 
     def value(self, key: str, default: object = None) -> object:
-        """Return a number or text of the file's description, or ``default``.
+        """Return the value of a key of the file's metadata, or ``default`` if it has no such key.
 
         Raises:
-            BadInput: it is missing, and there is no default.
+            BadInput: the key is missing, and ``default`` is None.
         """
         found = self._fields.get(key)
         if found is not None:
@@ -55,7 +55,7 @@ class GGUFFile:
         return default
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Return a positive number of the file's description."""
+        """Return the value of a key of the metadata, which must be a positive number."""
         found = self.value(key, default)
         if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
             raise BadInput(f"{self.path}: {key}: expected a positive number, found {found!r}")
@@ -66,14 +66,14 @@ class GGUFFile:
         return name in self._tensors
 
     def tensor(self, name: str, shape: Sequence[int | None]) -> Blocks | Array:
-        """Return a tensor; a matrix has the shape ``[results, inputs]``.
+        """Return the tensor ``name``; a weight matrix has the shape ``[outputs, inputs]``.
 
         Args:
-            shape: the expected sizes; None for any.
+            shape: the expected shape; None accepts any size.
 
         Raises:
-            BadInput: it is missing, or has another shape, or the file ends within it.
-            Unsupported: its format is not known.
+            BadInput: the tensor is missing, has another shape, or extends beyond the file's end.
+            Unsupported: the format of the tensor is not supported.
         """
         if name not in self._tensors:
             raise BadInput(f"{self.path}: the tensor {name} is missing")
@@ -103,7 +103,7 @@ class GGUFFile:
         return made
 
     def _forget(self) -> None:
-        """Let the system reclaim the pages of the file; later reads load them again."""
+        """Drop the file's pages from memory by ``madvise``; a later read loads them again."""
         pages, dropped = getattr(self._mapped, "_mmap", None), getattr(mmap, "MADV_DONTNEED", None)
         if pages is not None and dropped is not None:
             pages.madvise(dropped)
