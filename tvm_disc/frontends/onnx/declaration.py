@@ -1,4 +1,4 @@
-"""What an operator's declaration allows a node to have: attributes and the number of inputs."""
+"""Checks the attributes and the number of inputs of a node against its operator's declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Declaration:
 
     Attributes:
         source: the origin of the declaration, for messages.
-        attributes: names.
+        attributes: the names of the declared attributes.
         most_inputs: the maximum number of inputs.
     """
 
@@ -27,7 +27,7 @@ class Declaration:
     most_inputs: int
 
     def check(self, proto: NodeProto) -> None:
-        """Raise if the node has an unknown attribute, which a converter would ignore.
+        """Check the node; a converter would silently ignore an unknown attribute.
 
         Raises:
             Unsupported: an attribute is unknown, or the node has too many inputs.
@@ -69,12 +69,12 @@ def declared_by_function(function: FunctionProto) -> Declaration:
 
 
 def check_node(proto: NodeProto, function: FunctionProto | None, opset: int) -> bool:
-    """Check a node against its operator's declaration; return whether there is one.
+    """Check a node against its operator's declaration; return whether a declaration exists.
 
     ONNX Runtime refuses the same nodes.
 
     Raises:
-        Unsupported: as :meth:`Declaration.check`.
+        Unsupported: the declaration does not allow the node, see :meth:`Declaration.check`.
     """
     if function is not None:
         found: Declaration | None = declared_by_function(function)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 
-# Names of element types by their values in `TensorProto.DataType`.
+# Names of the supported element types, by their values in `TensorProto.DataType`.
 DTYPES = {
     1: "float32",
     2: "uint8",
@@ -25,7 +25,7 @@ DTYPES = {
 
 
 def dtype_of(code: int) -> str:
-    """Return the name of an element type.
+    """Return the name of an element type, given its value in `TensorProto.DataType`.
 
     Raises:
         Unsupported: programs have no tensors of this type.

@@ -30,7 +30,10 @@ _NATIVE = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 
 @dataclass(frozen=True)
 class FileRange:
-    """Location of a tensor's elements: a byte range of a file."""
+    """Location of a tensor's elements: the bytes [offset, offset + nbytes) of a file.
+
+    ``name`` is the name of the tensor.
+    """
 
     name: str
     path: Path
@@ -39,7 +42,7 @@ class FileRange:
 
 
 def check_model_file(path: Path) -> None:
-    """Check that a path can be the file of a model, before it is read.
+    """Check the file of a model before it is read.
 
     Raises:
         BadInput: the file does not exist, is not a regular file, or is longer than protobuf's
@@ -61,11 +64,11 @@ def check_model_file(path: Path) -> None:
 
 
 def files_beside(path: Path) -> list[Path]:
-    """Return the external data files of the model in a file.
+    """Return the external data files of the model at a path.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file holds no model, or an external file is far longer than its tensors.
+        ValueError: the file is not a model, or an external file is far longer than its tensors.
         BadInput: an external file is refused.
     """
     check_model_file(path)
@@ -87,15 +90,15 @@ def files_beside(path: Path) -> list[Path]:
 
 
 def check_external(model: ModelProto, folder: str, path: Path | None = None) -> list[FileRange]:
-    """Return the locations of all external elements of a model.
+    """Check all external tensors of a model and return the locations of their elements.
 
     Args:
         folder: the folder of the model's file.
         path: the model's file, if there is one. If it is a symbolic link, files beside its target
-            are accepted too, as download caches consist of symbolic links.
+            are accepted too, because download caches consist of symbolic links.
 
     Raises:
-        BadInput: a file is refused, or all tensors together do not fit into memory.
+        BadInput: a file is not accepted, or all tensors together do not fit into memory.
     """
     roots = [os.path.realpath(folder)]
     if path is not None:
@@ -133,10 +136,10 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
-    """Return the elements of an external tensor, as bytes if NumPy has no such type.
+    """Return the elements of an external tensor, as bytes if their type is not in ``_NATIVE``.
 
     Raises:
-        BadInput: the file is refused, or has become too short.
+        BadInput: the file is not accepted, or is now too short.
     """
     place = _place(tensor, folder)
     dtype = _NATIVE.get(tensor.data_type)
@@ -154,7 +157,7 @@ def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
 
 
 def _checked(tensor: object, folder: str, roots: Sequence[str]) -> FileRange | None:
-    """Return the location of a tensor's elements; None if they are stored in the model."""
+    """Check the external file of a tensor; return None if the model itself stores the elements."""
     if not is_external(tensor):
         return None
     place = _place(tensor, folder)
@@ -169,7 +172,7 @@ def _checked(tensor: object, folder: str, roots: Sequence[str]) -> FileRange | N
 
 
 def _place(tensor: TensorProto, folder: str) -> FileRange:
-    """Return the location that a tensor names, without accessing the file."""
+    """Return the location in the metadata of an external tensor, without accessing the file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     where, name = told.get("location", ""), tensor.name
     if not where or "\0" in where or os.path.isabs(where):
@@ -220,7 +223,7 @@ def _opened(place: FileRange) -> IO[bytes]:
 
 
 def _kind(mode: int) -> str:
-    """Return a description of a file that is not a regular file."""
+    """Return a phrase for messages that describes a file that is not regular."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 

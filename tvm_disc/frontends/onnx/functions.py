@@ -1,4 +1,4 @@
-"""Operators that are defined by other operators: model-local functions and ONNX function bodies."""
+"""Operators defined by a function body: by the model's own functions or by ONNX's schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
 from tvm_disc.typing import GraphProto, NodeProto, Proto
 
-SMALL = 64  # largest number of elements of a known result that is stored as a constant
+SMALL = 64  # maximum number of elements of a known result that is stored as a constant
 _NEWEST = 2**31 - 1  # the largest version that ONNX's schema lookup accepts
 
 
@@ -44,7 +44,10 @@ def has_body(schema: Proto) -> bool:
 
 
 def body_of(schema: Proto, proto: Proto, types: list[Any], opset: int) -> object:
-    """Return the FunctionProto of a node, or None. Some bodies depend on the input types."""
+    """Return the FunctionProto that defines a node's operator.
+
+    Some bodies depend on the input types; returns None if ONNX has no body for these types.
+    """
     import onnx
 
     if schema.has_context_dependent_function:
@@ -65,10 +68,10 @@ def type_proto(dtype_code: int, dims: list[int | None]) -> object:
 
 
 def instantiated(proto: Proto, attrs: dict[str, object]) -> NodeProto:
-    """Return a node of a function's body with attribute references replaced by the call's
-    attributes.
+    """Return a node of a function's body with the attributes of a call.
 
-    ``attrs`` are AttributeProtos by name.
+    Each reference to an attribute of the function is replaced by the call's attribute; ``attrs``
+    are the call's AttributeProtos by name.
     """
     if not any(a.ref_attr_name or a.g.node or a.graphs for a in proto.attribute):
         return proto

@@ -30,9 +30,12 @@ class Model:
     """State that all graphs of a model share.
 
     Attributes:
+        infer: type inference and the known properties of expressions.
         folder: the folder of external weight files.
         functions: the model-local functions, by domain, name and overload.
-        limit: the maximum number of node conversions; a body counts each time it is converted.
+        limit: the maximum number of node conversions. The nodes of a body are counted each time
+            the body is converted.
+        converted: the number of node conversions up to now.
     """
 
     infer: Inference
@@ -45,7 +48,7 @@ class Model:
         """Count one node conversion.
 
         Raises:
-            Unsupported: the number exceeds the limit.
+            Unsupported: the number of conversions exceeds the limit.
         """
         self.converted += 1
         if self.converted > self.limit:
@@ -56,11 +59,13 @@ class Model:
 
 
 class OnnxGraph:
-    """Values by name, in a graph or in a function's body.
+    """A graph or a function's body during conversion, with its values by name.
 
     Attributes:
-        opsets: the version of each domain.
+        opsets: the opset version of each domain.
         outer: the enclosing graph, if this graph is a branch or a loop body.
+        ranks: the ranks of values that the model declares.
+        references: the attributes of the function call whose body is converted, as protos.
     """
 
     def __init__(
@@ -69,8 +74,8 @@ class OnnxGraph:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, object] = {}
-        self.ranks: dict[str, int] = {}  # ranks that the model declares, by value
-        self.references: dict[str, object] = {}  # attributes of a function call, as protos
+        self.ranks: dict[str, int] = {}
+        self.references: dict[str, object] = {}
 
     # -- values --------------------------------------------------------------------------------
 
@@ -101,7 +106,7 @@ class OnnxGraph:
     # -- graphs --------------------------------------------------------------------------------
 
     def run(self, proto: Proto) -> list[Any]:
-        """Convert a graph whose inputs are already values; return its results."""
+        """Convert a graph and return its results; ``values`` must already have its inputs."""
         folder = self.model.folder
         for t in proto.initializer:
             self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
@@ -113,10 +118,10 @@ class OnnxGraph:
         return [self.lookup(v.name) for v in proto.output]
 
     def node(self, proto: Proto) -> None:
-        """Convert a node and store its results as values.
+        """Convert a node and store its results in ``values``.
 
         Raises:
-            DiscError: the conversion failed; the message names the operator and the node.
+            DiscError: the conversion failed; the message has the names of operator and node.
         """
         proto = functions.instantiated(proto, self.references)
         with converting(title(proto), "ONNX ", ["ONNX "]):
@@ -165,7 +170,7 @@ class OnnxGraph:
     def _call(
         self, function: Any, proto: Any, opsets: Mapping[str, int], schema: object = None
     ) -> list[Any]:
-        """Convert a function's body for the inputs and attributes of a call; return its results."""
+        """Convert a function's body for one call of the function, and return the results."""
         inner = OnnxGraph(self.model, opsets)
         given = [self.lookup(name) for name in proto.input]
         given += [None] * (len(function.input) - len(given))
@@ -227,10 +232,11 @@ def _references(function: Proto, proto: Proto, schema: Proto) -> dict[str, objec
 
 
 def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
-    """Raise one error that lists every node without a converter or a function.
+    """Check that each operator of a model has a converter or a function body.
 
     Raises:
-        Unsupported: the message has the operator, its opset, the node's name and its inputs.
+        Unsupported: nodes have neither; the message lists their operators, opsets, names and
+            inputs.
     """
     found: dict[str, None] = {}
     seen: set[object] = set()
@@ -275,11 +281,12 @@ def _described(node: NodeProto, domain: str, opset: int) -> str:
 
 
 def results_of(values: Sequence[object], names: Sequence[str]) -> Expr:
-    """Return the result of ``main``: a tensor or a tuple; a sequence becomes a tuple of its
-    elements.
+    """Return the result of ``main``: one tensor, or a tuple of several results.
+
+    A result that is a sequence becomes a tuple of its elements.
 
     Raises:
-        Unsupported: a result is an optional without an element.
+        Unsupported: a result is an empty optional.
     """
     made = [_result(value, name) for value, name in zip(values, names, strict=True)]
     return made[0] if len(made) == 1 else ast.Tuple(tuple(made))

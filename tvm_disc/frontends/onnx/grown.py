@@ -1,4 +1,4 @@
-"""Sequences that a loop builds by one tensor per iteration, stored as rows of one tensor."""
+"""Sequences to which a loop appends one tensor per iteration; one tensor stores all of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tvm_disc.frontends.calc import Calc, Expr
 
 @dataclass(frozen=True)
 class Growing:
-    """A sequence inside a loop body: the tensors that the current iteration has added."""
+    """A sequence inside a loop body: the tensors that the current iteration has appended."""
 
     added: tuple[Expr, ...] = ()
 
     def with_(self, item: Expr) -> Growing:
-        """Return the sequence with one more tensor."""
+        """Return the sequence with ``item`` appended."""
         return Growing((*self.added, item))
 
     def item(self) -> Expr:
-        """Return the tensor that an iteration adds.
+        """Return the tensor that the iteration has appended.
 
         Raises:
-            Unsupported: an iteration adds no tensor or several.
+            Unsupported: the iteration has not appended exactly one tensor.
         """
         if len(self.added) != 1:
             raise Unsupported(
@@ -33,17 +33,20 @@ class Growing:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A sequence after the loop: the tensors from before it, then rows of ``[iterations, ...]``."""
+    """A sequence after the loop: its tensors before the loop, then those of the iterations.
+
+    Row k of ``rows``, ``[iterations, ...]``, is the tensor that iteration k has appended.
+    """
 
     first: tuple[Expr, ...]
     rows: Expr
 
     def length(self, n: Calc) -> Expr:
-        """Return the number of tensors."""
+        """Return the number of tensors in the sequence."""
         return n.scalar(n.size(self.rows, 0)) + len(self.first)
 
     def joined(self, n: Calc, axis: int, new: bool) -> Expr:
-        """Return the tensors concatenated along an axis, or stacked along a new one."""
+        """Return all tensors concatenated along ``axis``, or stacked along it if ``new``."""
         rank = n.rank(self.rows) - 1
         axis = n.axis(axis, rank + new)
         order = list(range(1, rank + 1))

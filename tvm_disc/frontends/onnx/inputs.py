@@ -25,10 +25,11 @@ _ARITHMETIC: Mapping[type, str] = {
 
 
 def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
-    """Return a variable for each input that is not an initializer.
+    """Return a variable for each input whose name is not in ``given``, the initializers.
 
-    Dims with equal names are equal. A dim whose text is an expression of other named dims (`2*h`)
-    becomes that expression. Any other text, and a dim without a name, becomes a separate dim.
+    Dims of the same name are equal. A dim whose name is an expression of other named dims (`2*h`)
+    becomes this expression. A dim without a name becomes a new symbol, and so does each other name
+    that is no identifier.
 
     Raises:
         Unsupported: an input is not a tensor, or programs do not have its element type.
@@ -57,7 +58,7 @@ def _type(value: Any, dims: InputDims) -> rt.TensorType:
 
 
 class InputDims:
-    """Dims by their text in the model."""
+    """Converts dims of an ONNX model to Relay dims; dims of the same name become equal dims."""
 
     def __init__(self, protos: Sequence[Any]) -> None:
         named = [d.dim_param for d in protos if not _is_number(d) and d.dim_param]
@@ -66,7 +67,7 @@ class InputDims:
         self._made: dict[str, rt.Dim] = {}
 
     def of(self, proto: Proto) -> rt.Dim:
-        """Return a dim; every dim without a name is distinct."""
+        """Return the Relay dim of a dim; each dim without a name becomes a new symbol."""
         if _is_number(proto):
             return int(proto.dim_value)
         name = proto.dim_param
@@ -83,7 +84,7 @@ class InputDims:
         return rt.Any(self._fresh(name)) if made is None else made
 
     def _expression(self, text: str) -> rt.Dim | None:
-        """Return the text as an arithmetic expression of named dims, or None if it is not one."""
+        """Return a dim's name parsed as arithmetic on other named dims, or None if it is not."""
         try:
             tree = python.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
@@ -102,7 +103,7 @@ class InputDims:
         return None
 
     def _fresh(self, text: str) -> str:
-        """Return an unused name that is a valid identifier."""
+        """Return an unused identifier that is similar to the text."""
         base = "".join(c if c.isalnum() and c.isascii() else "_" for c in text).strip("_")
         base = base if _is_name(base) else f"dim_{base}".rstrip("_")
         name = next(n for n in _candidates(base) if n not in self._taken)
@@ -120,7 +121,7 @@ def _is_number(dim: Any) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether an expression can refer to a dim by this name."""
+    """Return whether the name is an identifier, so that expressions can refer to the dim."""
     return name.isidentifier() and name.isascii() and not iskeyword(name)
 
 

@@ -1,4 +1,7 @@
-"""Documentation of the operator table: ``python -m tvm_disc.frontends.onnx.listing FILE``."""
+"""Writes the table of ONNX operators into a document.
+
+Usage: ``python -m tvm_disc.frontends.onnx.listing FILE``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tvm_disc.frontends.onnx.rows import FAMILIES, joined
 from tvm_disc.frontends.onnx.table import Row
 
 BEGIN, END = "<!-- operators -->", "<!-- end of operators -->"
-# ONNX operators on strings and encoded images, for which programs have no element type.
+# Operators without a converter: programs have no element type for strings and encoded images.
 MISSING = (
     "ImageDecoder",
     "RegexFullMatch",
@@ -36,7 +39,7 @@ def _names(family: Iterable[Row]) -> Iterator[str]:
 
 
 def write(path: Path) -> None:
-    """Replace the table between its marks in a file."""
+    """Replace the text between the marks ``BEGIN`` and ``END`` of a file by the table."""
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

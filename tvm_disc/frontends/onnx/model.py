@@ -24,16 +24,18 @@ from tvm_disc.typing import ModelProto
 def from_onnx(model: ModelProto, folder: str = "") -> IRModule:
     """Return the Relay module of an ONNX model, or of the file at a path.
 
-    ``folder`` is the folder of the external files of a model in memory.
+    Inputs keep the model's names. Weights become constants. Unknown dims become ``Any``, and dims
+    of the same name are equal.
 
-    Inputs keep the model's names, weights become constants, and unknown dims become ``Any``: dims
-    with equal names are the same dim.
+    Args:
+        model: the model, or the path of its file.
+        folder: the folder of external weight files, for a model in memory.
 
     Raises:
         Unsupported: the package `onnx` is not installed; nodes cannot be imported (the message
-            names all of them); or the model is too large after inlining.
-        BadInput: the file does not exist or holds no model, or a file of weights is refused.
-        TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
+            lists all of them); or the model is too large after inlining.
+        BadInput: the file does not exist or is not a model; or a file of weights is not accepted.
+        TypeMismatch, ShapeConflict: the types or shapes of a node's inputs are invalid.
     """
     read, beside = read_file(model)
     own = {function_key(f): f for f in getattr(read, "functions", ())}
@@ -46,7 +48,10 @@ def from_onnx(model: ModelProto, folder: str = "") -> IRModule:
 
 
 def read_file(model: ModelProto) -> tuple[ModelProto, str]:
-    """Return the model without its external weights, and the folder of its file."""
+    """Return a model or the model at a path, without its external weights, and its folder.
+
+    The folder of a model in memory is an empty string.
+    """
     require("onnx", "onnx", "from_onnx")
     import onnx
 
@@ -74,13 +79,13 @@ def _module(model: ModelProto, shared: Model) -> IRModule:
 
 
 def _load(onnx: Any, path: str | os.PathLike[str]) -> object:
-    """Load a model without its external weights, which are read on first use."""
+    """Load a model from a file; its external weights are read later, on first use."""
     check_model_file(Path(path))
     try:
         read = onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's own class, whose module differs between releases
         raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
-    if not read.graph.output:  # protobuf parses an empty file as a message of defaults
+    if not read.graph.output:  # protobuf parses an empty file as a message without fields
         size = Path(path).stat().st_size
         raise BadInput(
             f"{os.fspath(path)!r} holds no ONNX model: found {size} bytes without a graph that "
@@ -90,7 +95,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> object:
 
 
 def _check(model: ModelProto) -> None:
-    """Run ONNX's checker; report its errors as warnings, as it refuses many models that compile."""
+    """Run ONNX's checker; its errors become warnings, because it refuses models that compile."""
     import onnx
 
     try:

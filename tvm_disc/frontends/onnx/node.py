@@ -1,4 +1,4 @@
-"""A node of an ONNX graph as the interface of its converter."""
+"""The object that an operator's converter receives: a node of an ONNX graph with its inputs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tvm_disc.frontends.calc import Calc, Expr
 from tvm_disc.relay.infer import Inference
 from tvm_disc.typing import GraphProto, Proto
 
-# Attributes without effect where a converter does not read them: hints, and values for inputs that
-# a node does not have.
+# Attributes that have no effect if a converter does not read them. They are hints, or apply only to
+# an optional input that the node does not have.
 UNUSED = frozenset({"accuracy_level", "beta", "mask_filter_value"})
 
 
@@ -22,8 +22,8 @@ class OnnxNode(Calc):
     Attributes:
         op: the operator's name.
         name: the node's name, or that of its first result if it has none.
-        inputs: one expression each; None for an omitted optional input.
-        outputs: the names of the results; empty for an unused one.
+        inputs: the inputs, with None for an omitted optional input.
+        outputs: the names of the results; the name of an unused result is empty.
         attrs: attributes by name, with strings decoded.
         opset: the version of the operator's domain.
         graph: the graph that contains the node.
@@ -45,7 +45,7 @@ class OnnxNode(Calc):
         self._read: set[str] = set()
 
     def __getitem__(self, k: int) -> Expr:
-        """Return a required input."""
+        """Return input ``k``, or raise Unsupported if it is missing or not a tensor."""
         if k >= len(self.inputs) or self.inputs[k] is None:
             raise Unsupported(f"input {k} is missing")
         found = self.inputs[k]
@@ -57,7 +57,7 @@ class OnnxNode(Calc):
         return len(self.inputs)
 
     def get(self, k: int) -> Any:
-        """Return an optional input, or None if it is omitted."""
+        """Return input ``k``, or None if it is omitted."""
         return self.inputs[k] if k < len(self.inputs) else None
 
     def wants(self, k: int) -> bool:
@@ -65,33 +65,31 @@ class OnnxNode(Calc):
         return k < len(self.outputs) and bool(self.outputs[k])
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or its default."""
+        """Return an attribute, or ``default`` if the node does not have it."""
         self._read.add(name)
         return self.attrs.get(name, default)
 
     def inside(self, values: Iterable[tuple[str, object]]) -> OnnxNode:
-        """Return a copy of the node in a nested graph in which these names are bound to new
-        values.
-        """
+        """Return a copy of the node in a new nested graph, which defines the given values."""
         made = copy(self)
         made.graph = self.graph.body()
         made.graph.values.update(values)
         return made
 
     def declared(self) -> int | None:
-        """Return the rank of the first result, if the model declares it."""
+        """Return the rank that the model declares for the first result, or None."""
         found: int | None = self.graph.ranks.get(self.outputs[0])
         return found
 
     def entries(self, vector: Expr, what: str, count: Callable[[int], int] = int) -> Expr:
-        """Return a vector whose length determines the rank of the first result.
+        """Return ``vector``, whose length determines the rank of the first result.
 
-        If the length is unknown, the vector is reshaped to ``count`` of the rank that the model
-        declares. The length is then checked in every call.
+        If the length is unknown at compile time, the result is ``vector`` reshaped to the length
+        ``count(rank)``, for the rank that the model declares. Each call then checks the length.
 
         Raises:
-            Unsupported: the model does not declare the rank of the result either.
-            TypeMismatch: no length fits the rank.
+            Unsupported: the length is unknown, and the model does not declare the rank.
+            TypeMismatch: no vector has a result of the declared rank.
         """
         if self.literals(vector) != [None]:
             self.count(vector, what)
@@ -99,11 +97,11 @@ class OnnxNode(Calc):
         return self.reshape(vector, [self.implied(f"the number of elements of {what}", count)])
 
     def implied(self, what: str, count: Callable[[int], int] = int) -> int:
-        """Return a number that determines the rank of the first result, from the declared rank.
+        """Return ``count(rank)`` for the rank that the model declares for the first result.
 
         Raises:
-            Unsupported: the model declares no rank.
-            TypeMismatch: no number fits the rank.
+            Unsupported: the model does not declare the rank.
+            TypeMismatch: ``count(rank)`` is negative.
         """
         rank, name = self.declared(), self.outputs[0]
         if rank is None:
@@ -116,16 +114,17 @@ class OnnxNode(Calc):
         return count(rank)
 
     def required(self, name: str) -> Any:
-        """Return a required attribute."""
+        """Return an attribute, or raise Unsupported if the node does not have it."""
         if name not in self.attrs:
             raise Unsupported(f"attribute '{name}' is missing")
         self._read.add(name)
         return self.attrs[name]
 
     def ignored(self) -> list[str]:
-        """Return the attributes that the converter has not read, and that may affect results.
+        """Return the names of attributes that the converter has not read but may affect results.
 
-        Exporters write defaults, 0 or 1, of features that a node does not use.
+        Values of 0 and 1 are excluded: exporters write these defaults for features that a node
+        does not use.
         """
         left = set(self.attrs) - self._read - UNUSED
         return sorted(name for name in left if not _is_default(self.attrs[name]))
@@ -136,7 +135,7 @@ def _is_default(value: object) -> bool:
 
 
 def name_of(proto: Proto) -> str:
-    """Return the name of a node for messages: its own, or that of its first result."""
+    """Return the name of a node for messages, or that of its first result if it has none."""
     return proto.name or next((o for o in proto.output if o), "")
 
 

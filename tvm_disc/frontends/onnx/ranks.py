@@ -1,7 +1,7 @@
 """Ranks that a model declares for its results and intermediate values, and ranks derived from them.
 
-The rank of some results is determined by the length of an input, such as a new shape or a list of
-axes. If that length is unknown, it is derived from the declared rank of the result.
+The length of an input, such as a new shape or a list of axes, determines the rank of some results.
+If this length is unknown at compile time, the importer derives it from the declared rank.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEEPING = frozenset(
 
 
 def declared_ranks(graph: GraphProto) -> dict[str, int]:
-    """Return the ranks that a graph declares, by the name of the value."""
+    """Return the ranks that a graph declares, by the names of the values."""
     found = {}
     for value in (*graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):
@@ -32,7 +32,7 @@ def declared_ranks(graph: GraphProto) -> dict[str, int]:
 
 
 def completed(ranks: Mapping[str, int], nodes: Sequence[Any]) -> dict[str, int]:
-    """Return these ranks, extended backwards through operators that preserve the rank."""
+    """Return ``ranks`` with those of first inputs added, for operators that preserve the rank."""
     found = dict(ranks)
     for node in reversed(nodes):
         keeps = node.op_type in KEEPING and not normal(node.domain) and node.input and node.output
@@ -42,7 +42,10 @@ def completed(ranks: Mapping[str, int], nodes: Sequence[Any]) -> dict[str, int]:
 
 
 def renamed(ranks: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """Return the ranks of a function's results, given pairs of names (inside, outside)."""
+    """Return the ranks of a function's results by their names in the body.
+
+    ``pairs`` are the names of each result in the body and at the call.
+    """
     return {inside: ranks[outside] for inside, outside in pairs if outside in ranks}
 
 

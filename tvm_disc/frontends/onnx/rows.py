@@ -65,7 +65,7 @@ Table = Mapping[tuple[str, str], tuple[Row, ...]]
 
 
 def joined(families: Iterable[Iterable[Row]]) -> Table:
-    """Return the converters of each operator by domain and name, sorted by opset."""
+    """Return the rows of each operator, sorted by opset; the key is (domain, name)."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in (row for family in families for row in family):
         for name in row.name.split():
@@ -81,7 +81,7 @@ ROWS: Table = joined(FAMILIES.values())
 
 
 def find(domain: str, name: str, opset: int, table: Table = ROWS) -> Row | None:
-    """Return the converter for a node of an opset, or None if there is none."""
+    """Return the row of an operator for an opset, or None if there is none."""
     rows = [r for r in table.get((normal(domain), name), ()) if r.since <= opset]
     valid = [r for r in rows if r.until is None or opset <= r.until]
     return valid[-1] if valid else None

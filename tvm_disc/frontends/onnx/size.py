@@ -1,8 +1,8 @@
 """Number of nodes of an ONNX model after inlining, checked before any node is converted.
 
-The body of a function is converted for every call. The body of a loop is converted repeatedly
-until the types of its state no longer change. Thirty functions with two calls each are a file of
-3 kB and 2**30 nodes.
+The body of a function is converted once per call. The body of a loop is converted repeatedly, until
+the types of its state no longer change. A file of 3 kB can expand to 2**30 nodes: thirty functions,
+each of which calls the next one twice.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Functions: TypeAlias = Mapping[Key, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """Number of nodes of a graph or a function after inlining, and nesting depth of bodies and
-    calls.
+    """Size of a graph or a function after inlining: the number of nodes, and the nesting depth of
+    bodies and calls.
     """
 
     nodes: int
@@ -31,12 +31,12 @@ class Size:
 
 
 def function_key(proto: Proto) -> Key:
-    """Return (domain, name, overload) of a function, which identify it in a model."""
+    """Return (domain, name, overload), which identify a function in a model."""
     return normal(proto.domain), proto.name, getattr(proto, "overload", "")
 
 
 def called(node: NodeProto) -> Key:
-    """Return the key of the function that a node calls, if the model has that function."""
+    """Return the key that a function must have for the node to be a call of it."""
     return normal(node.domain), node.op_type, getattr(node, "overload", "")
 
 
@@ -44,7 +44,8 @@ def node_limit(graph: GraphProto, functions: Functions) -> int:
     """Return the maximum number of nodes that a model may have after inlining.
 
     Raises:
-        Unsupported: the model has more; a function calls itself; or bodies are nested too deep.
+        Unsupported: the model has more nodes; a function calls itself; or bodies are nested too
+            deep.
     """
     written = sum(1 for body in (graph, *functions.values()) for _ in _nodes(body))
     sizes: dict[Key, Size] = {}
@@ -65,7 +66,9 @@ def node_limit(graph: GraphProto, functions: Functions) -> int:
 
 
 def _measure(start: Key, functions: Functions, sizes: dict[Key, Size]) -> None:
-    """Add the sizes of a function and of all its callees, without recursion in Python.
+    """Add the sizes of a function and of all its callees to ``sizes``.
+
+    The search is iterative, because calls may be nested deeper than Python's recursion limit.
 
     Raises:
         Unsupported: a function calls itself.
@@ -106,7 +109,7 @@ def _size(what: str, body: GraphProto, sizes: Mapping[Key, Size]) -> Size:
 
 
 def _nodes(body: GraphProto) -> Iterator[tuple[Any, int, int]]:
-    """Yield every node, including nested bodies, with its number of conversions and its depth."""
+    """Yield (node, number of conversions, depth) for every node, including nested bodies."""
     left: list[tuple[Sequence[Any], int, int]] = [(body.node, 1, 0)]
     while left:
         nodes, times, level = left.pop()

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-# Converts a `Node` to a Relay expression, or to one expression per result.
+# Converts an `OnnxNode` to a Relay expression, or to one expression per result.
 Convert: TypeAlias = Callable[[Any], Any]
 
 MICROSOFT = "com.microsoft"
-CLASSIC = "ai.onnx.ml"  # domain of the operators of classic machine learning
+CLASSIC = "ai.onnx.ml"  # domain of ONNX's classic machine learning, such as TreeEnsemble
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Row:
     """A converter of an operator, valid from opset ``since`` up to the operator's next entry.
 
     Attributes:
-        name: the operator, or several with one converter, separated by spaces.
-        until: the last opset, or None for no limit.
+        name: the operator's name, or the names of several operators, separated by spaces.
+        until: the last opset for which the converter is valid, or None.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Row:
 
 
 def normal(domain: str) -> str:
-    """Return the normalized name of a domain: "" for the default domain."""
+    """Return the name of a domain, with "" for the default domain `ai.onnx`."""
     return "" if domain == "ai.onnx" else domain
 
 

@@ -1,4 +1,4 @@
-"""Tensors of an ONNX model as arrays."""
+"""Reads tensors of an ONNX model as arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvm_disc.typing import TensorProto
 
 
 def array_of(tensor: TensorProto, folder: str) -> np.ndarray:
-    """Return the elements of a tensor, including external tensors.
+    """Return the elements of a tensor, which may be external.
 
     Raises:
-        BadInput: the file is missing, refused or too short; or the number of elements does not
-            match the dims.
+        BadInput: an external file is missing, not accepted or too short; or the number of elements
+            does not match the dims.
     """
     from onnx.numpy_helper import to_array
 
@@ -51,13 +51,13 @@ def dense_of(sparse: Any, folder: str) -> np.ndarray:
 
 
 class Lazy:
-    """An array that is read on first use."""
+    """A value that is computed or read when it is first used."""
 
     def __init__(self, read: Callable[[], Any]) -> None:
         self._read, self._value = read, None
 
     def __call__(self) -> Any:
-        """Return the value; the first call reads it."""
+        """Return the value; the first call computes it."""
         if self._value is None:
             self._value = self._read()
         return self._value

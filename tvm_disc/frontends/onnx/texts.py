@@ -1,4 +1,4 @@
-"""Check that the names in a model are valid UTF-8: protobuf returns other strings as bytes."""
+"""Checks that the names in a model are valid UTF-8; protobuf returns invalid strings as bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.typing import ModelProto, Proto
 
-# Fields that are never read, and large messages that are checked only by name.
+# Fields that the importer never reads, and large messages, of which only the name is checked.
 _UNREAD = frozenset({"doc_string", "metadata_props"})
 _WEIGHTS = frozenset({"TensorProto", "SparseTensorProto"})
 
@@ -45,7 +45,7 @@ def _strings(message: Proto, place: str) -> Iterator[tuple[str, object]]:
 
 
 def _numbered(field: Any, values: Any) -> Iterator[tuple[int, object]]:
-    """Yield the numbered items of a repeated field of messages or strings; none of other fields."""
+    """Yield (index, item) for a repeated field of messages or strings; yield nothing for others."""
     if field.type in (field.TYPE_MESSAGE, field.TYPE_STRING):
         yield from enumerate(values)
 

@@ -1,1 +1,1 @@
-"""Conversion of ONNX operators to Relay expressions, by family."""
+"""Converters of ONNX operators to Relay expressions, one module per family of operators."""

@@ -11,9 +11,7 @@ from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 
 
 def _prelu(n: OnnxNode) -> Expr:
-    """Convert PRelu. Slopes broadcast from the last axis; before opset 7 rank 1 means per
-    channel.
-    """
+    """Convert PRelu. Slopes broadcast as in NumPy; before opset 7 a vector has one per channel."""
     x, slope = n[0], n[1]
     if n.opset < 7 and n.rank(slope) == 1 and n.rank(x) > 2:
         slope = n.along(slope, 1, n.rank(x))
@@ -82,7 +80,7 @@ def _gelu(n: OnnxNode) -> Expr:
 
 
 def gelu(n: Calc, x: Expr) -> Expr:
-    """Return ``x * P(X <= x)`` for a standard normal X."""
+    """Return ``x`` times the standard normal distribution function of ``x``, by ``erf``."""
     return x * 0.5 * (n.erf(x * math.sqrt(0.5)) + 1)
 
 
@@ -99,7 +97,7 @@ def _fast_gelu(n: OnnxNode) -> Expr:
 
 
 def _dropout(n: OnnxNode) -> list[object]:
-    """Convert Dropout for inference: the identity, and a mask of ones."""
+    """Convert Dropout for inference: return the input, and a mask of ones."""
     training = n.get(2)
     if training is not None:
         value = n.known(training)
@@ -118,7 +116,7 @@ def _dropout(n: OnnxNode) -> list[object]:
 
 
 def _flattened(n: OnnxNode, name: str) -> Expr:
-    """Emit an operator over all axes from ``axis`` on, which is its meaning before opset 13."""
+    """Emit an operator over the axes from ``axis`` to the last, as defined before opset 13."""
     x, rank = n[0], n.rank(n[0])
     axis = n.axis(int(n.attr("axis", 1)), rank)
     if axis == rank - 1:
@@ -138,7 +136,7 @@ def _hardmax(n: OnnxNode) -> Expr:
 
 
 def _first_largest(n: OnnxNode, x: Expr, axis: int) -> Expr:
-    """Return a tensor with 1 at the first maximum along an axis, else 0."""
+    """Return a tensor that is 1 at the first maximum along an axis, and 0 elsewhere."""
     best = op("argmax", x, axis=(axis,), keepdims=True)
     places = n.along(n.arange(n.size(x, axis), "int32"), axis, n.rank(x))
     return n.cast(n.equal(places, best), n.dtype(x))

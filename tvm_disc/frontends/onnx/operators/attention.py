@@ -19,7 +19,7 @@ LOWEST = -3.4028234663852886e38
 
 @dataclass
 class Heads:
-    """Operands of attention, ``[batch, heads, length, width]``; keys may have fewer heads."""
+    """Queries, keys and values of attention, each ``[batch, heads, length, width]``."""
 
     query: Expr
     key: Expr
@@ -33,15 +33,16 @@ def split_heads(n: Calc, x: Expr, heads: int) -> Expr:
 
 
 def joined_heads(n: Calc, x: Expr) -> Expr:
-    """Return the inverse of :func:`split_heads`."""
+    """Return ``[batch, heads, length, width]`` reshaped to ``[batch, length, heads * width]``."""
     sizes = n.sizes(x)
     moved = n.transpose(x, [0, 2, 1, 3])
     return n.reshape(moved, [sizes[0], sizes[2], n.dim("multiply", sizes[1], sizes[3])])
 
 
 def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
-    """Return keys or values with every head repeated ``times``; ``count`` is the number of
-    heads then.
+    """Return keys or values with every head repeated ``times`` times.
+
+    ``count`` is the resulting number of heads, if the caller knows it.
     """
     if isinstance(times, int) and times == 1:
         return x
@@ -51,13 +52,13 @@ def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
 
 
 def causal(n: Calc, rows: Dim, columns: Dim, offset: Expr) -> Expr:
-    """Return a mask of keys at or before the query, whose position is its row plus ``offset``."""
+    """Return a causal mask ``[rows, columns]``: query i may attend to key j if j <= i + offset."""
     place: Expr = n.expand(n.arange(rows), 1) + offset
     return n.arange(columns) <= place
 
 
 def scores(n: Calc, heads: Heads, scale: Expr | float, softcap: float = 0.0) -> Expr:
-    """Return the scaled matmul of queries and keys; the scale is a number or an expression."""
+    """Return the scaled matmul of queries and keys, limited to ``softcap`` if that is not 0."""
     plain = isinstance(scale, float) and scale == 1
     query = heads.query if plain else heads.query * scale
     found = n.matmul(query, n.swapped(heads.key))
@@ -67,7 +68,7 @@ def scores(n: Calc, heads: Heads, scale: Expr | float, softcap: float = 0.0) -> 
 
 
 def hidden(n: Calc, found: Expr, seen: Expr) -> Expr:
-    """Return the masked scores: the score where ``seen`` holds, else the lowest number."""
+    """Return the scores with the most negative number wherever ``seen`` is false."""
     return n.where(seen, found, _low(n, found))
 
 
@@ -77,7 +78,10 @@ def weighted(n: Calc, found: Expr, value: Expr) -> Expr:
 
 
 def default_scale(n: Calc, x: Expr, given: Any) -> Expr | float:
-    """Return the given scale, or 1 / sqrt(head width): a number if the width is known."""
+    """Return the given scale, or 1 / sqrt(head width) if it is None or 0.
+
+    The result is an expression if the width is unknown at compile time.
+    """
     width = n.literals(x)[-1]
     if given:
         return float(given)
@@ -91,7 +95,7 @@ def default_scale(n: Calc, x: Expr, given: Any) -> Expr | float:
 
 
 def _attention(n: OnnxNode) -> list[Any]:
-    """Convert Attention. A mask, causality, windows and lengths may each exclude keys."""
+    """Convert Attention. A mask, causality, windows and lengths may each hide keys."""
     flat = n.rank(n[0]) == 3
     query, key, value, *before = _operands(n, flat)
     past: Dim = 0
@@ -124,7 +128,7 @@ def _attention(n: OnnxNode) -> list[Any]:
 def _operands(n: OnnxNode, flat: bool) -> list[Any]:
     """Return queries, keys, values, past keys and past values, ``[batch, heads, length, width]``.
 
-    Dims that must be equal are unified.
+    Dims that must be equal are the same symbol in the results, with a guard if required.
     """
     query, key, value = n[0], n[1], n[2]
     if flat:
@@ -149,12 +153,12 @@ def _softmax(n: OnnxNode, found: Expr) -> Expr:
 
 
 def _low(n: Calc, found: Expr) -> float:
-    """Return a number below every score."""
+    """Return a number that is less than every score, and finite in the scores' dtype."""
     return LOWEST if n.dtype(found) in ("float32", "float64", "bfloat16") else -65504.0
 
 
 def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
-    """Return (mask of the visible keys, bias of the scores); None means no mask or no bias."""
+    """Return the mask of visible keys and the bias of the scores; either may be None."""
     rows, columns = n.size(found, 2), n.size(found, 3)
     tests: list[Expr] = []
     bias, lengths = None, n.get(6)
@@ -181,7 +185,7 @@ def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
 
 
 def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
-    """Return a mask padded to the number of keys; the added keys are masked."""
+    """Return a mask padded to the number of keys; the padding hides its keys."""
     rank, size = n.rank(mask), n.size(found, 3)
     have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
     if n.infer.same(have, want) or n.literals(mask)[-1] == 1:
@@ -194,7 +198,7 @@ def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
 
 
 def _some(n: OnnxNode, seen: Any, bias: Any) -> Expr | None:
-    """Return whether a query sees any key, or None if every query does."""
+    """Return for each query whether any key is visible, or None if one always is."""
     if n.get(3) is None and n.get(6) is None:
         return None
     tests = [] if seen is None else [seen]
@@ -210,8 +214,8 @@ def _some(n: OnnxNode, seen: Any, bias: Any) -> Expr | None:
 def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     """Return ``x[..., length, width]`` with pairs of elements rotated by angles.
 
-    ``cos`` and ``sin`` broadcast to half of the rotated part of the width; the rest of the width is
-    copied.
+    ``cos`` and ``sin`` have one angle for each pair. If they have fewer than width / 2 angles, only
+    the first elements are rotated, and the rest of the width is copied.
     """
     rank = n.rank(x)
     half = n.size(cos, -1)
@@ -234,8 +238,9 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
 
 
 def _rotary(n: OnnxNode) -> Expr:
-    """Convert RotaryEmbedding of ``[batch, heads, length, width]``, or of rank 3 with flat
-    heads.
+    """Convert RotaryEmbedding.
+
+    The input is ``[batch, heads, length, width]`` or ``[batch, length, heads * width]``.
     """
     width, flat = int(n.attr("rotary_embedding_dim", 0)), n.rank(n[0]) == 3
     heads = int(n.required("num_heads")) if flat else 1
@@ -256,9 +261,10 @@ def _rotary(n: OnnxNode) -> Expr:
 
 
 def _angles(n: OnnxNode, heads: int, width: int) -> list[Any]:
-    """Return the input, cosines, sines and positions with equal dims unified.
+    """Return the input, cosines, sines and positions.
 
-    The number of angles is half of the width of a head, or of its rotated part.
+    Dims that must be equal are the same symbol in the results, with a guard if required. The number
+    of angles is half of the width of a head, or of its rotated part.
     """
     rank, known, place = n.rank(n[0]), n.literals(n[0])[-1], n.get(3)
     half: Demand = "half"
@@ -268,7 +274,7 @@ def _angles(n: OnnxNode, heads: int, width: int) -> list[Any]:
     table: list[Demand] = ["batch", "length", half] if place is None else ["places", half]
     rows: list[Demand] = ["batch", "length"]
     if place is not None and n.literals(place)[0] == 1:
-        rows[0] = None  # positions are shared by the batch
+        rows[0] = None  # all entries of the batch have the same positions
     return n.fitted(
         {
             "X": (n[0], x),

@@ -15,20 +15,27 @@ from tvm_disc.frontends.onnx.table import CLASSIC, Row
 from tvm_disc.frontends.onnx.tensors import array_of
 from tvm_disc.typing import Array
 
-MEMBER = 6  # the mode of a node that tests whether a value is in a set
+MEMBER = 6  # mode of a tree node that tests whether a value is in a set
 _TESTS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
 _SUM, _AVERAGE, _MIN = 1, 0, 2
 
 
 @dataclass(frozen=True)
 class Forest:
-    """The nodes of all trees, followed by their leaves; both successors of a leaf are the leaf
-    itself.
+    """Tables of all trees: one entry for each inner node, then one for each leaf.
+
+    Both successors of a leaf are the leaf itself.
 
     Attributes:
-        ways: the successors of each node if its test fails, and if it holds.
-        members: the set of each node that has one, padded with NaN.
-        depth: the maximum number of tests on a path from a root.
+        roots: the root of each tree.
+        features: the feature that a node tests.
+        modes: the comparison of a node, as in ONNX.
+        splits: the number with which a node compares the feature.
+        ways: the successors of each node, if its test fails and if it holds.
+        members: the set of each node of mode ``MEMBER``, padded with NaN.
+        missing: whether a node's test holds if the feature is NaN.
+        nodes: the number of inner nodes.
+        depth: the maximum number of tests on a path from a root to a leaf.
     """
 
     roots: np.ndarray
@@ -43,7 +50,10 @@ class Forest:
 
 
 def _tree_ensemble(n: OnnxNode) -> Expr:
-    """Convert TreeEnsemble: all trees of all rows descend in parallel, for the maximum depth."""
+    """Convert TreeEnsemble: step k moves every row in every tree from its node to a successor.
+
+    There are as many steps as the deepest tree has levels.
+    """
     x = n[0]
     forest = _forest(n)
     at = n.broadcast(const(forest.roots[None]), [n.size(x, 0), len(forest.roots)])
@@ -59,7 +69,7 @@ def _read(n: Calc, table: np.ndarray, at: Expr) -> Expr:
 
 
 def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
-    """Return whether the tests of the nodes hold, ``[rows, trees]``."""
+    """Return whether the tests of the nodes ``at`` hold, ``[rows, trees]``."""
     value = op("gather", x, _read(n, forest.features, at), axis=1)
     split = n.cast(_read(n, forest.splits, at), n.dtype(x))
     found: Any = None
@@ -78,7 +88,7 @@ def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
 
 
 def _gathered(n: OnnxNode, leaf: Expr, trees: int) -> Expr:
-    """Return the aggregate of the leaves of each row, ``[rows, targets]``."""
+    """Return the aggregated weights of the leaves that each row reaches, ``[rows, targets]``."""
     how, folder = int(n.attr("aggregate_function", _SUM)), n.graph.model.folder
     weights = array_of(n.required("leaf_weights"), folder).reshape(-1)
     targets, count = np.asarray(n.required("leaf_targetids")), int(n.required("n_targets"))
@@ -105,7 +115,7 @@ def _transformed(n: OnnxNode, x: Expr) -> Expr:
 
 
 def _forest(n: OnnxNode) -> Forest:
-    """Return the tables that a node's attributes describe."""
+    """Return the trees that the attributes of a TreeEnsemble describe."""
     folder = n.graph.model.folder
     modes = array_of(n.required("nodes_modes"), folder).astype("int64")
     nodes = len(modes)
@@ -135,7 +145,7 @@ def _forest(n: OnnxNode) -> Forest:
 def _filled(
     values: Sequence[int] | Array, nodes: int, leaves: int, dtype: Any = "int64"
 ) -> np.ndarray:
-    """Return a value for each node, followed by a placeholder for each leaf."""
+    """Return an array with the value of each inner node, then an arbitrary value for each leaf."""
     made = np.asarray(values, dtype).reshape(-1)
     if len(made) != nodes:
         raise TypeMismatch(f"the attributes of nodes have {nodes} and {len(made)} entries")
@@ -153,7 +163,7 @@ def _ways(n: OnnxNode, name: str, nodes: int, leaves: int) -> np.ndarray:
 
 
 def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
-    """Return the maximum number of tests on a path from a root.
+    """Return the maximum number of tests on a path from a root to a leaf.
 
     Raises:
         TypeMismatch: the nodes contain a cycle.
@@ -168,7 +178,10 @@ def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
 
 
 def _members(n: OnnxNode, modes: np.ndarray, leaves: int) -> np.ndarray:
-    """Return the sets of the membership nodes as rows; in the attribute a NaN ends each set."""
+    """Return one row for each node and leaf: the set of a node of mode ``MEMBER``, else NaN.
+
+    The attribute has all sets in sequence; a NaN ends each set.
+    """
     asked, sets = np.flatnonzero(modes == MEMBER), list[np.ndarray]()
     if n.attr("membership_values") is not None:
         values = array_of(n.attr("membership_values"), n.graph.model.folder)

@@ -16,11 +16,14 @@ from tvm_disc.frontends.onnx.table import Row
 from tvm_disc.relay import expr as ast
 from tvm_disc.typing import GraphProto, Proto
 
-UNROLLED = 8  # maximum number of iterations that are unrolled
+UNROLLED = 8  # maximum number of iterations of a loop that is unrolled
 
 
 def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
-    """Convert a subgraph and return its results; ``reads`` binds outer names to values."""
+    """Convert a subgraph for the inputs ``given`` and return its results.
+
+    ``reads`` are (name, value) of outer values that the subgraph reads.
+    """
     graph = n.graph.body()
     graph.values.update(reads)
     for value, what in zip(proto.input, given, strict=True):
@@ -30,7 +33,7 @@ def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = 
 
 
 def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], dict[str, Expr]]:
-    """Return the outer values that subgraphs read: (constants and non-tensors, tensors)."""
+    """Return the outer values that subgraphs read, by name: constants and non-tensors, tensors."""
     plain: dict[str, Any] = {}
     tensors: dict[str, Expr] = {}
     for name in dict.fromkeys(name for p in protos for name in free_names(p)):
@@ -53,7 +56,11 @@ def _tensors(values: Sequence[object], what: str) -> None:
 
 
 def _if(n: OnnxNode) -> Any:
-    """Convert an If: both branches, or the one that the condition or the declared ranks select."""
+    """Convert an If.
+
+    If the condition is a constant, or if the declared ranks of the results match only one branch,
+    only this branch is emitted.
+    """
     cond = n.reshape(n[0], [])
     branches = [n.required("then_branch"), n.required("else_branch")]
     known = n.known(cond)
@@ -82,16 +89,17 @@ def _if(n: OnnxNode) -> Any:
 def _branch_of_ranks(
     n: OnnxNode, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
 ) -> int | None:
-    """Return the branch that gives the declared ranks, or None if both give the same ranks.
+    """Return which branch (0 or 1) has results of the declared ranks, or None if the ranks agree.
 
-    An exporter writes such an If around a Squeeze of an axis that may be longer than 1.
+    Exporters write an If with different ranks around a Squeeze of an axis that may be longer
+    than 1.
 
     Raises:
-        TypeMismatch: no rank is declared, or neither branch gives the declared ranks.
+        TypeMismatch: the branches have different ranks, and the declared ranks match neither.
     """
     pairs = []
     for name, a, b in zip(n.outputs, then, other, strict=False):
-        single = all(d == 1 for d in (*a, *b))  # one element: `choose` reshapes it
+        single = all(d == 1 for d in (*a, *b))  # `choose` reshapes single elements
         if len(a) != len(b) and not single:
             pairs.append((name, (len(a), len(b))))
     if not pairs:
@@ -109,9 +117,7 @@ def _branch_of_ranks(
 
 
 def _if_taken(n: OnnxNode, cond: Expr, taken: int, results: list[Expr]) -> list[Expr]:
-    """Return the results of a branch, guarded: a call whose condition selects the other is
-    refused.
-    """
+    """Return the results of a branch, with a guard that the condition selects this branch."""
     values = (0, 1) if taken else (1, 0)
     choice = n.where(cond, *(const(v, "int64") for v in values))
     flag = n.full(False, [choice], "bool")
@@ -140,7 +146,10 @@ def _loop(n: OnnxNode) -> list[object]:
 
 
 def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[object]) -> list[Any] | None:
-    """Return the results of an unrolled loop, or None if it may end before ``times`` iterations."""
+    """Return the results of a loop of ``times`` iterations, unrolled.
+
+    Returns None if the loop may end before.
+    """
     rows: list[list[Expr]] = []
     for t in range(times):
         cond, *new = run(n, body, [const(t, "int64"), const(True), *state])
@@ -155,8 +164,8 @@ def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[object]) ->
 def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[Any]) -> list[object]:
     """Emit a loop and return its results.
 
-    Its state is the iteration, the condition, and the body's own tensors. A sequence is accumulated
-    as rows, like a scan output.
+    The state is the iteration, the condition, and the tensors that the ONNX loop carries. If the
+    loop carries a sequence, the tensors that it appends are collected like a scan output.
     """
     plain, tensors = _reads(n, [body])
     places = [k for k, s in enumerate(given) if isinstance(s, list)]
@@ -181,7 +190,7 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
 
     try:
         last, rows = loop.run(more, turn)
-    except UnknownRows:  # use the row shapes of the first iteration for all iterations
+    except UnknownRows:  # the rows of all iterations must have the shapes of the first iteration
         like = turn([end, *tensors.values()], [const(0, "int64"), first, *state])[1]
         last, rows = loop.run(more, turn, like)
     found: list[Any] = list(last[2:])
@@ -191,7 +200,10 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
 
 
 def _with(now: list[Expr], places: Sequence[int]) -> list[object]:
-    """Return the inputs of the body: the iteration, the condition, the state and its sequences."""
+    """Return the inputs of the body: iteration, condition and state.
+
+    ``places`` are the positions of sequences in the state; each is a new ``Growing``.
+    """
     state: list[Any] = list(now[2:])
     for k in places:
         state.insert(k, Growing())
@@ -205,7 +217,7 @@ def _added(sequence: object) -> Expr:
 
 
 def _declared(n: OnnxNode, x: Expr, value: Any) -> Expr:
-    """Return a row with the shape that the body declares, if its dims are otherwise unknown."""
+    """Return a row reshaped to the shape that the body declares, if one of its dims is unknown."""
     dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
     known = len(dims) == n.rank(x) and None in n.literals(x)
     return n.reshape(x, dims) if known else x
@@ -215,7 +227,7 @@ def _declared(n: OnnxNode, x: Expr, value: Any) -> Expr:
 
 
 def _scan_batched(n: OnnxNode) -> list[Any]:
-    """Convert Scan of opset 8, which runs one scan for every batch entry."""
+    """Convert Scan of opset 8, which runs a separate scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     if n.get(0) is not None:
         raise Unsupported("sequence_lens; convert the model to opset 9")
@@ -272,7 +284,7 @@ def _scan(n: OnnxNode) -> list[object]:
 def _turns(
     n: OnnxNode, body: GraphProto, times: Dim, state: list[Expr], items: list[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """Return (the last state, the rows of every iteration) of a scan over axis 0 of ``items``."""
+    """Return the last state and the stacked results of a scan over axis 0 of ``items``."""
     if isinstance(times, int) and 0 < times <= UNROLLED:
         rows = []
         for t in range(times):

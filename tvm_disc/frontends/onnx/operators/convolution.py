@@ -18,8 +18,9 @@ class Window:
     """Parameters of a window that slides over the spatial axes.
 
     Attributes:
-        kernel: the size of the window.
-        before, after: the padding; with ``auto_pad`` it may depend on dims.
+        kernel: the size of the window along each spatial axis.
+        before: the padding before each spatial axis; with ``auto_pad`` it may depend on dims.
+        after: the padding after each spatial axis.
     """
 
     kernel: list[Dim]
@@ -30,17 +31,17 @@ class Window:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all padding widths are constants of at least 0."""
+        """Return whether all padding widths are nonnegative constants."""
         return all(isinstance(p, int) and p >= 0 for p in (*self.before, *self.after))
 
     @property
     def padding(self) -> tuple[object, ...]:
-        """The padding in Relay's order."""
+        """Return the padding in Relay's order: before all axes, then after all axes."""
         return (*self.before, *self.after)
 
 
 def window_of(n: OnnxNode, x: Expr, kernel: Sequence[Dim]) -> Window:
-    """Return kernel, strides, dilations and padding of a node.
+    """Return the strides, dilations and padding of a node with the given kernel size.
 
     Raises:
         Unsupported: auto_pad has an unknown value.
@@ -71,7 +72,7 @@ def reach(n: Calc, kernel: Dim, dilation: int) -> Dim:
 
 
 def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Dim]:
-    """Return the padding of an axis with which there are ceil(size / stride) windows."""
+    """Return the padding (before, after) of an axis for ceil(size / stride) windows."""
     if stride == 1:
         total = n.dim("subtract", span, 1)
     else:
@@ -84,19 +85,19 @@ def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Di
 
 
 def bordered(n: Calc, x: Expr, window: Window, fill: object) -> Expr:
-    """Return ``x`` padded by the borders of a window."""
+    """Return ``x`` with the padding of a window, filled with ``fill``."""
     pads: list[Dim] = [0, 0, *window.before, 0, 0, *window.after]
     return padded(n, x, pads, fill, "constant")
 
 
 def kernel_of(n: OnnxNode, weight: Expr) -> list[Dim]:
-    """Return the size of the kernel, from the attribute or from the weights."""
+    """Return the size of the kernel, from the attribute kernel_shape or from the weights."""
     given = n.attr("kernel_shape")
     return [int(k) for k in given] if given else n.sizes(weight)[2:]
 
 
 def weights_of(n: OnnxNode, k: int) -> Expr:
-    """Return the weights, with their spatial dims unified with kernel_shape if it is present."""
+    """Return the weights, input ``k``; their spatial dims are guarded to equal kernel_shape."""
     w, given = n[k], n.attr("kernel_shape")
     if not given:
         return w
@@ -108,7 +109,7 @@ def spatial(n: Calc, x: Expr) -> int:
     """Return the number of spatial axes.
 
     Raises:
-        Unsupported: there are not 1 to 3 of them.
+        Unsupported: the number is not 1, 2 or 3.
     """
     rank = n.rank(x) - 2
     if not 1 <= rank <= 3:
@@ -122,7 +123,10 @@ def _conv(n: OnnxNode) -> Expr:
 
 
 def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: object) -> Expr:
-    """Return a convolution with the attributes of a node."""
+    """Return the convolution ``name`` of ``x`` and ``w``, with the attributes of a node.
+
+    ``more`` are additional operands; ``{}`` in the name is replaced by the number of spatial axes.
+    """
     rank = spatial(n, x)
     window = window_of(n, x, kernel_of(n, w))
     padding = window.padding
@@ -147,8 +151,9 @@ def _conv_transpose(n: OnnxNode) -> Expr:
 
 
 def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
-    """Return the transposed convolution; a result size that depends on dims is cropped from the
-    full result.
+    """Return the transposed convolution of ``x`` and ``w``.
+
+    If a padding width is negative or depends on dims, the unpadded result is computed and cropped.
     """
     rank, kernel = spatial(n, x), kernel_of(n, w)
     strides = [int(s) for s in n.attr("strides") or [1] * rank]
@@ -162,7 +167,7 @@ def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
         )
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     padding = (*before, *after) if fixed else (0,) * 2 * rank
-    # Relay's output_padding must be less than the stride; the rest is added as zeros.
+    # Relay's output_padding must be less than the stride; larger ones are appended as zeros.
     added = [m if m < s or not fixed else 0 for m, s in zip(more, strides, strict=True)]
     made: Expr = op(
         f"nn.conv{rank}d_transpose",
@@ -181,10 +186,10 @@ def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
 
 
 def _spread(n: OnnxNode, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim]) -> Expr:
-    """Return the transposed convolution for a kernel of unknown size.
+    """Return the transposed convolution for a kernel whose size is unknown at compile time.
 
-    The input is dilated by the strides and convolved with the reversed kernel. ``before`` is
-    cropped at the start, ``more`` is added at the end.
+    The input is dilated by the strides and convolved with the reversed kernel. ``before`` elements
+    are cropped at the start of each spatial axis, and ``more`` are added at the end.
     """
     rank, groups = spatial(n, x), int(n.attr("group", 1))
     dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
@@ -237,7 +242,10 @@ def _cut_borders(
 
 
 def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
-    """Return ``x`` with spatial axes padded; negative widths crop. Signs may be unknown."""
+    """Return ``x`` with its spatial axes padded by the widths, or cropped if one is negative.
+
+    The signs may be unknown at compile time.
+    """
     for k, (low, high) in enumerate(zip(before, after, strict=True)):
         axis = 2 + k
         first = n.dim("maximum", n.dim("subtract", 0, low), 0)
@@ -250,7 +258,7 @@ def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> E
 
 
 def integer_conv(n: OnnxNode, x: Expr, w: Expr, x_zero: Expr | None, w_zero: Expr | None) -> Expr:
-    """Return the int32 convolution of 8-bit tensors minus their zero points."""
+    """Return the int32 convolution of two 8-bit tensors, each minus its zero point."""
     zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
     other = n.scalar(0, "int32")
     if w_zero is not None:

@@ -26,7 +26,7 @@ _UNARY = {
     "Cos": "cos",
     "Cosh": "cosh",
     "Erf": "erf",
-    "Erfc": "erfc",  # not an ONNX operator, but TensorFlow converters emit it
+    "Erfc": "erfc",  # ONNX does not define it, but converters from TensorFlow emit it
     "Exp": "exp",
     "Floor": "floor",
     "IsNaN": "isnan",
@@ -66,8 +66,9 @@ def _binary(name: str) -> Convert:
 
 
 def operands(n: OnnxNode) -> tuple[Expr, Expr]:
-    """Return both operands; before opset 7 an attribute may name the first axis of the second
-    one.
+    """Return both operands.
+
+    Before opset 7, the attribute ``axis`` aligns the first axis of the second operand.
     """
     a, b = n[0], n[1]
     if n.opset < 7 and n.attr("broadcast", 0) and n.attr("axis") is not None:
@@ -85,7 +86,7 @@ def _div(n: OnnxNode) -> Expr:
 
 
 def _divisor(n: OnnxNode, a: Expr, b: Expr) -> Expr:
-    """Return an integer divisor; ``Options(check_indices=True)`` refuses calls in which it is 0."""
+    """Return the integer divisor ``b``, with a check for zeros if ``check_indices`` is enabled."""
     known = n.known(b)
     if known is not None and known.all():
         return b
@@ -97,7 +98,7 @@ def _mod(n: OnnxNode) -> Expr:
     floats = is_float(n.dtype(a))
     if not floats:
         return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, _divisor(n, a, b))
-    # The remainder of a finite number divided by an infinite one is the number itself.
+    # If only the divisor is infinite, the remainder is the dividend.
     whole = op("isinf", b) & op("isfinite", a)
     rest = n.where(whole, a, op("trunc_mod", a, b))
     if n.attr("fmod", 0):
@@ -111,8 +112,9 @@ def _other_sign(n: OnnxNode, a: Expr, b: Expr) -> Expr:
 
 
 def _pow(n: OnnxNode) -> Expr:
-    """Convert Pow. The result has the type of the base; exponents 1, 2 and 3 become
-    multiplications.
+    """Convert Pow. The result has the dtype of the base.
+
+    Constant exponents 1, 2 and 3 become multiplications.
     """
     base, exponent = operands(n)
     power = n.known(exponent)
@@ -134,7 +136,7 @@ def _pow(n: OnnxNode) -> Expr:
 
 
 def _whole(n: OnnxNode, x: Expr) -> Expr:
-    """Return the nearest integer: a power of integers computed in float64 is not exact."""
+    """Return ``x`` rounded, because a power of integers computed in float64 is not exact."""
     return op("round", x)
 
 
@@ -167,8 +169,9 @@ def _mean(n: OnnxNode) -> Expr:
 
 
 def _bit_shift(n: OnnxNode) -> Expr:
-    """Convert BitShift. A shift by the width or more gives the sign bit to the right, 0 to the
-    left.
+    """Convert BitShift. A shift by at least the width of the type returns 0.
+
+    Only a right shift of a negative number returns -1 then.
     """
     left = n.required("direction") == "LEFT"
     x, by = n[0], n[1]

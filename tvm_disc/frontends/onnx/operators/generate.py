@@ -1,7 +1,7 @@
 """Converters of random numbers; each number is a hash of its position and of the seed.
 
-A node gives the same numbers in every call, as a seeded node does in ONNX. Without a seed, the
-numbers depend on the name of the node.
+A node returns the same numbers in every call, as a node with a seed does in ONNX. Without the
+attribute, the seed is the name of the node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = ((16, 0x21F0AAAD), (15, 0x735A2D97))  # shifts and factors of a hash wi
 
 
 def uniform(n: OnnxNode, dims: Sequence[Dim], stream: int = 0) -> Expr:
-    """Return float32 numbers, uniform in [0, 1)."""
+    """Return float32 numbers, uniform in [0, 1); each ``stream`` is an independent sequence."""
     seed = n.attr("seed")
     text = f"{n.name}" if seed is None else f"{float(seed)!r}"
     start = crc32(f"{text}/{stream}".encode())
@@ -76,8 +76,8 @@ def _bernoulli(n: OnnxNode) -> Expr:
 
 
 def _multinomial(n: OnnxNode) -> Expr:
-    """Convert Multinomial: select the class whose cumulative probability interval has the
-    number.
+    """Convert Multinomial: return the first class whose cumulative probability exceeds a uniform
+    random number.
     """
     dtype = dtype_of(int(n.attr("dtype", 6)))
     chances = n.softmax(n.cast(n[0], "float32"), 1)

@@ -22,14 +22,18 @@ F64 = "float64"
 class Axis:
     """Parameters for resizing one axis.
 
-    ``region`` is the part of the input that is read. ``exact`` means that the scale is the ratio of
-    both lengths, which is not so if the output length was rounded.
+    Attributes:
+        size: the length of the axis in the input.
+        out: the length of the axis in the output.
+        scale: output length per input length, a number or a float64 tensor of rank 0.
+        region: the first and last coordinate that are read, as fractions of the input length.
+        exact: whether ``scale`` is ``out / size``; it is not if ``out`` is rounded.
     """
 
     axis: int
     size: Dim
     out: Dim
-    scale: Any  # a number, or a float64 of rank 0
+    scale: Any
     region: tuple[Any, Any] = (0.0, 1.0)
     exact: bool = False
 
@@ -104,13 +108,13 @@ def _resize(n: OnnxNode) -> Expr:
 
 
 def _given(n: OnnxNode, k: int) -> Any:
-    """Return an optional input, or None if it is omitted or empty."""
+    """Return input ``k``, or None if it is omitted or an empty tensor."""
     found = n.get(k)
     return None if found is None or n.literals(found) == [0] else found
 
 
 def _factors(n: OnnxNode, vector: Expr, count: int) -> list[object]:
-    """Return numbers, or float64 expressions if they are unknown at compile time."""
+    """Return the elements of a vector as numbers, or as float64 expressions if it is unknown."""
     known = n.known(vector)
     if known is not None:
         if known.size != count:
@@ -127,8 +131,9 @@ def _ratio(n: Calc, out: Dim, size: Dim) -> object:
 
 
 def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
-    """Return ``floor(size * scale)``; for a simple fraction the result remains a formula of
-    dims.
+    """Return ``floor(size * scale)``.
+
+    If the scale is a fraction of small integers, the result is a formula of dims.
     """
     if isinstance(scale, float):
         if isinstance(size, int):
@@ -164,7 +169,7 @@ def _keeping_ratio(
     region: Sequence[tuple[float, float]],
     how: How,
 ) -> Expr:
-    """Resize with one scale for all axes: the smallest or the largest of their ratios."""
+    """Resize with one scale for all axes: the smallest or the largest ratio of the lengths."""
     if policy not in ("not_larger", "not_smaller"):
         raise Unsupported(f"unsupported keep_aspect_ratio_policy {policy!r}")
     sizes = [n.size(n[0], a) for a in axes]
@@ -189,7 +194,7 @@ def _as(n: Calc, value: object) -> Expr:
 
 
 def resized(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
-    """Return ``x`` with some axes resampled."""
+    """Return ``x`` resized along the axes of ``plan``, one axis after another."""
     if how.method not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode: expected nearest, linear or cubic, found {how.method!r}")
     active = [p for p in plan if not _is_same(p, how)]
@@ -234,7 +239,7 @@ def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
 
 
 def _is_exact(p: Axis) -> bool:
-    """Return whether the scale is the ratio of both lengths."""
+    """Return whether the scale is known to be output length / input length."""
     if p.exact or isinstance(p.scale, Expr):
         return p.exact
     if p.scale == int(p.scale):
@@ -265,10 +270,10 @@ def _standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
 
 
 def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
-    """Return the input coordinate of each output element."""
+    """Return the input coordinate of each output element along one axis."""
     place = n.cast(n.arange(p.out), F64)
     scale, size = _as(n, p.scale), n.scalar(p.size, F64)
-    out = size * scale  # the output length before rounding
+    out = size * scale  # output length before rounding
     middle = (place + 0.5) / scale - 0.5
     if mode == "half_pixel":
         return middle
@@ -298,7 +303,7 @@ def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
     if how.method == "nearest":
         return n.take(x, _inside(n, _nearest(n, where, how.nearest), p.size), p.axis)
     before = n.ceil(where) - 1.0
-    rest = where - before  # above 0, at most 1
+    rest = where - before  # in (0, 1]
     scale = n.minimum(_as(n, p.scale), 1.0) if how.antialias else const(1.0, F64)
     reach = 1.0 if how.method == "linear" else 2.0
     first = n.floor(-reach / scale) + 1.0
@@ -317,7 +322,11 @@ def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
 
 
 def _weighted(n: Calc, x: Expr, p: Axis, taps: tuple[Expr, Expr, Dim]) -> Expr:
-    """Return weighted sums of a few elements of an axis."""
+    """Return, for each output element of an axis, a weighted sum of input elements.
+
+    ``taps`` are the positions of the input elements and their weights, both ``[out, count]``, and
+    the count.
+    """
     place, weights, count = taps
     rank = n.rank(x)
     if isinstance(count, int) and count <= 4:
@@ -384,14 +393,14 @@ def _grid_sample(n: OnnxNode) -> Expr:
 
 
 def _affine_grid(n: OnnxNode) -> Expr:
-    """Convert AffineGrid: the coordinates of every pixel of an image, transformed by a matrix."""
+    """Convert AffineGrid: return the coordinates of all pixels, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
     rank = _spatial_of(n, theta)
     shape = n[1] if n.literals(n[1])[0] is not None else n.reshape(n[1], [rank + 2])
     sizes = n.sizes_in(shape, "the size")[2:]
     dtype = n.dtype(theta)
     grids = []
-    for k in reversed(range(rank)):  # x is the last axis
+    for k in reversed(range(rank)):  # coordinates start with x, which is the last axis
         count = n.scalar(sizes[k], dtype)
         place = n.cast(n.arange(sizes[k]), dtype)
         if corners:
@@ -425,7 +434,8 @@ def _non_max_suppression(n: OnnxNode) -> Expr:
     known = n.known(most)
     overlap, least = n.get(3), n.get(4)
     overlap = const(0.0, "float32") if overlap is None else n.reshape(overlap, [])
-    # Relay suppresses at overlap >= threshold, ONNX at overlap > threshold. In Relay 0 disables it.
+    # Relay drops a box if its overlap is >= the threshold, ONNX if it is >; so the threshold is
+    # increased by the smallest step. In Relay a threshold of 0 would drop nothing.
     overlap = n.maximum(overlap * (1 + 2.0**-22), 1.2e-38)
     least = const(-3.4e38, "float32") if least is None else n.reshape(least, [])
     if known is not None and known <= 0:
@@ -434,13 +444,13 @@ def _non_max_suppression(n: OnnxNode) -> Expr:
     found, count = parts(made, 2)
     end = n.reshape(n.cast(count, "int64"), [])
     if known is None:
-        # A limit of 0 means no limit in Relay, and no box in ONNX.
+        # A limit of 0 means no limit in Relay, but no boxes in ONNX.
         end = n.where(most > 0, end, 0)
     return n.cast(n.slice(found, 0, 0, end), "int64")
 
 
 def _roi_align(n: OnnxNode) -> Expr:
-    """Convert RoiAlign; since opset 16 a pixel's coordinate is its center."""
+    """Convert RoiAlign; since opset 16 the coordinates of a pixel are those of its center."""
     x, rois, picks = n[0], n[1], n[2]
     scale = float(n.attr("spatial_scale", 1.0))
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
@@ -470,8 +480,8 @@ def _max_roi_pool(n: OnnxNode) -> Expr:
 
 
 def _deform_conv(n: OnnxNode) -> Expr:
-    """Convert DeformConv: sample the input at offset positions into columns, then multiply by the
-    kernel.
+    """Convert DeformConv: sample the input at the shifted positions of each window into a matrix,
+    then multiply it by the kernel.
     """
     x, weight, offset = n[0], n[1], n[2]
     if n.rank(x) != 4:
@@ -487,7 +497,7 @@ def _deform_conv(n: OnnxNode) -> Expr:
     tap = n.arange(taps)
     at = [tap // n.scalar(kernel[1]), tap % n.scalar(kernel[1])]
     grid = []
-    for k in (1, 0):  # the order is x, y
+    for k in (1, 0):  # the grid has x before y
         window = n.arange(outs[k]) * strides[k] - pads[k]
         base = n.along(at[k] * gaps[k], 0, 3) + n.along(window, 1 + k, 3)
         place = n.pick(moved, 2, k) + n.cast(base, n.dtype(offset))

@@ -1,7 +1,7 @@
 """Converters of gathers and scatters. Negative indices count from the end.
 
-``Options(check_indices=True)`` refuses calls with an index outside of its axis, except for GatherND
-and ScatterND, whose coordinates have several axes.
+With ``Options(check_indices=True)`` the program refuses calls with an index outside its axis. The
+indices of GatherND and ScatterND are not checked, because they belong to several axes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm_disc.frontends.onnx.table import CLASSIC, Row
 
 
 def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
-    """Return indices along an axis of length ``size``, with negative ones counted from the end."""
+    """Return indices along an axis, with ``size`` added to negative ones."""
     if n.infer.is_natural(picks):
         return picks
     known = n.known(picks)
@@ -43,13 +43,13 @@ def _gather(n: OnnxNode) -> Expr:
     picks = checked(n, n[1], n.size(x, axis))
     known = n.known(picks)
     if known is not None and known.ndim == 0:
-        # A constant scalar index needs no comparison with the length of the axis.
+        # For a constant scalar index the mode handles negative values without a comparison.
         return op("take", x, picks, axis=axis, mode="clip" if known >= 0 else "wrap")
     return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
 
 
 def _features(n: OnnxNode) -> Expr:
-    """Convert ArrayFeatureExtractor: entries of the last axis; a vector is a batch of one."""
+    """Convert ArrayFeatureExtractor: gather along the last axis; a vector is a batch of one row."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
     axis = n.rank(x) - 1
     size = n.size(x, axis)
@@ -64,7 +64,7 @@ def _gather_elements(n: OnnxNode) -> Expr:
 
 
 def _gather_nd(n: OnnxNode) -> Expr:
-    """Convert GatherND: ONNX has the coordinates in the last axis, Relay in the first."""
+    """Convert GatherND; a tuple of indices is along the last axis in ONNX, the first in Relay."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
     picks, depth = n[1], n.literals(n[1])[-1]
     if depth is None:
@@ -76,14 +76,18 @@ def _gather_nd(n: OnnxNode) -> Expr:
 
 
 def _of_depth(n: Calc, picks: Expr, depth: int) -> Expr:
-    """Return indices whose last dim is ``depth``, checked in each call if it is unknown."""
+    """Return indices whose last dim is ``depth``; it is guarded if unknown at compile time."""
     dims = [*[None] * (n.rank(picks) - 1), depth]
     made: Expr = n.fitted({"indices": (picks, dims)})[0]
     return made
 
 
 def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
-    """Return ``depth`` coordinates with their axis moved to the front, all of them nonnegative."""
+    """Return the indices for Relay: their last axis is moved to the front, and negative ones are
+    made nonnegative.
+
+    ``depth`` is the number of axes that are indexed, after ``batch`` batch axes.
+    """
     rank = n.rank(picks)
     if depth is None:
         raise Unsupported("the last dim of the indices must be known at compile time")
@@ -105,7 +109,7 @@ def _reduction(n: OnnxNode) -> str:
 
 
 def _numbers(n: OnnxNode, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Return a scatter; bool tensors are scattered as int8."""
+    """Return ``scatter`` of the data and the updates; bool tensors are converted to int8."""
     if n.dtype(n[0]) != "bool":
         return scatter(n[0], n[2])
     made = scatter(n.cast(n[0], "int8"), n.cast(n[2], "int8"))
@@ -121,7 +125,7 @@ def _scatter_elements(n: OnnxNode) -> Expr:
 
 
 def _scatter_nd(n: OnnxNode) -> Expr:
-    # The ranks determine the number of coordinates.
+    # The number of axes that are indexed follows from the ranks.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
     picks = _of_depth(n, n[1], depth)
     coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
@@ -129,7 +133,7 @@ def _scatter_nd(n: OnnxNode) -> Expr:
 
 
 def _one_hot(n: OnnxNode) -> Expr:
-    """Convert OneHot; an index out of range sets no element."""
+    """Convert OneHot; an index that is out of range sets no element."""
     picks, values = n.cast(n[0], "int64"), n[2]
     axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1)
     size = n.length(n[1])
@@ -140,7 +144,7 @@ def _one_hot(n: OnnxNode) -> Expr:
 
 
 def _tensor_scatter(n: OnnxNode) -> Expr:
-    """Convert TensorScatter: write entries into a cache from one position per batch entry on."""
+    """Convert TensorScatter: write an update into each batch entry of a cache, at its position."""
     cache, update = n[0], n[1]
     rank, axis = n.rank(cache), n.axis(int(n.attr("axis", -2)), n.rank(cache))
     mode = str(n.attr("mode", "linear"))

@@ -25,8 +25,8 @@ def _reverse_sequence(n: OnnxNode) -> Expr:
 
 
 def _trilu(n: OnnxNode) -> Expr:
-    """Convert Trilu; if the diagonal is unknown at compile time, a computed mask selects
-    elements.
+    """Convert Trilu. If the diagonal is unknown at compile time or the dtype is bool, a mask
+    selects the elements.
     """
     x, upper = n[0], bool(n.attr("upper", 1))
     k: int | Array | None = 0 if n.get(1) is None else n.known(n[1])
@@ -41,8 +41,9 @@ def _trilu(n: OnnxNode) -> Expr:
 
 
 def _center_crop_pad(n: OnnxNode) -> Expr:
-    """Convert CenterCropPad: crop or pad each axis on both sides; an odd element goes to the
-    end.
+    """Convert CenterCropPad: crop or pad each axis equally on both sides.
+
+    If the difference is odd, one element more is cropped or padded at the end.
     """
     x, rank = n[0], n.rank(n[0])
     axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
@@ -60,8 +61,9 @@ def _center_crop_pad(n: OnnxNode) -> Expr:
 
 
 def _centred(n: OnnxNode, x: Expr, axis: int, wanted: Dim) -> Expr:
-    """Return an axis cropped or padded to ``wanted``: element i is input element i + shift, or
-    zero.
+    """Return ``x`` with one axis cropped or padded to length ``wanted``.
+
+    Element i is input element i + shift, or 0 if there is no such element.
     """
     size = n.scalar(n.size(x, axis))
     more = size - n.scalar(wanted)
@@ -74,7 +76,7 @@ def _centred(n: OnnxNode, x: Expr, axis: int, wanted: Dim) -> Expr:
 
 
 def _compress(n: OnnxNode) -> Expr:
-    """Convert Compress; the condition may be shorter than the axis."""
+    """Convert Compress; the condition may be shorter than the axis and drops the rest."""
     x, cond = n[0], n[1]
     axis = n.attr("axis")
     if axis is None:
@@ -84,7 +86,7 @@ def _compress(n: OnnxNode) -> Expr:
 
 
 def _non_zero(n: OnnxNode) -> Expr:
-    """Convert NonZero: coordinates, one row per axis."""
+    """Convert NonZero: return the indices of nonzero elements, ``[rank, count]``."""
     x = n[0]
     if n.rank(x) == 0:
         raise Unsupported("expected rank 1 or more, found a tensor of rank 0")

@@ -13,11 +13,11 @@ from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.relay import expr as ast
 
-FEW = 5  # maximum size of a matrix whose determinant is expanded
+FEW = 5  # maximum size of a matrix whose determinant is computed by Leibniz's formula
 
 
 def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
-    """Return NumPy's matmul: a vector is a row on the left, a column on the right."""
+    """Return the matmul as in NumPy: a vector is a row if it is ``a``, a column if it is ``b``."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b
@@ -27,7 +27,7 @@ def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
 
 
 def gemm(n: OnnxNode) -> Expr:
-    """Convert Gemm: a scaled matmul, with operands optionally transposed, plus a scaled addend."""
+    """Convert Gemm: ``alpha * a @ b + beta * c``, with optionally transposed operands."""
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if n.attr("transA", 0):
@@ -62,7 +62,7 @@ def _fused_matmul(n: OnnxNode) -> Expr:
 
 
 def _einsum(n: OnnxNode) -> Expr:
-    """Convert Einsum. Relay's einsum names every axis, and no letter repeats within an operand."""
+    """Convert Einsum. Relay's einsum has no '...' and no letter twice in an operand."""
     left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(n):
@@ -80,7 +80,7 @@ def _einsum(n: OnnxNode) -> Expr:
 
 
 def _without_dots(n: OnnxNode, terms: list[str], out: str) -> tuple[list[str], str]:
-    """Replace '...' by letters for the axes that it covers; trailing axes share letters."""
+    """Return the terms with '...' replaced by letters, aligned at the last axis."""
     used = set("".join(terms) + out)
     free = [c for c in ascii_letters if c not in used]
     counts = [n.rank(n[k]) - len(t.replace("...", "")) for k, t in enumerate(terms)]
@@ -94,7 +94,7 @@ def _without_dots(n: OnnxNode, terms: list[str], out: str) -> tuple[list[str], s
 
 
 def _without_diagonals(n: OnnxNode, x: Expr, term: str) -> tuple[Expr, str]:
-    """Return an operand and its term with repeated letters replaced by diagonals."""
+    """Return an operand and its term without repeated letters: diagonals replace the two axes."""
     while len(set(term)) < len(term):
         c = next(c for c in term if term.count(c) > 1)
         a = term.index(c)
@@ -130,9 +130,9 @@ def _det(n: OnnxNode) -> Expr:
 
 
 def _eliminated(n: OnnxNode, x: Expr) -> Expr:
-    """Return the determinant as the product of pivots.
+    """Return the determinant by Gaussian elimination with partial pivoting.
 
-    Each iteration eliminates one column; its largest element is swapped into the pivot row.
+    Each iteration eliminates one column.
     """
     *lead, size, _ = n.sizes(x)
     flat = n.reshape(x, [n.product(lead), size, size])

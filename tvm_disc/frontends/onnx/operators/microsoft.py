@@ -52,8 +52,8 @@ def _rms(n: OnnxNode) -> list[Expr] | Expr:
 
 
 def _embed(n: OnnxNode) -> list[object]:
-    """Convert EmbedLayerNormalization: sum word, position and segment embeddings, then
-    normalize.
+    """Convert EmbedLayerNormalization: the normalized sum of token, position and segment
+    embeddings.
     """
     ids, segments, place = n[0], n.get(1), n.get(8)
     if place is None:
@@ -76,7 +76,7 @@ def _embed(n: OnnxNode) -> list[object]:
 
 
 def _attention(n: OnnxNode) -> list[object]:
-    """Convert Attention: one matmul computes queries, keys and values from one input."""
+    """Convert Attention: one matmul computes the queries, keys and values of the input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
         raise Unsupported("do_rotary is not supported")
@@ -97,8 +97,9 @@ def _attention(n: OnnxNode) -> list[object]:
 
 
 def _attended(n: OnnxNode, heads: Heads, mask: Expr | None) -> Expr:
-    """Return the attention result with joined heads; input 5, if present, is added to the
-    scores.
+    """Return the attention result, ``[batch, length, heads * width]``.
+
+    Input 5, if present, is added to the scores.
     """
     query, key, value = heads.query, heads.key, heads.value
     found = scores(n, heads, default_scale(n, query, n.attr("scale")))
@@ -114,8 +115,9 @@ def _attended(n: OnnxNode, heads: Heads, mask: Expr | None) -> Expr:
 
 
 def _masked(n: OnnxNode, found: Expr, mask: Expr, columns: Dim) -> Expr:
-    """Return scores plus a large negative number where a mask is zero; a rank-1 mask holds
-    lengths.
+    """Return the scores plus a large negative number wherever the mask is 0.
+
+    A mask of rank 1 has the number of visible keys of each batch entry.
     """
     low = float(n.attr("mask_filter_value", -10000.0))
     rank = n.rank(mask)
@@ -150,8 +152,8 @@ def _multi_head(n: OnnxNode) -> list[object]:
     return [_attended(n, Heads(query, key, value), mask=n.get(4)), key, value]
 
 
-# Optional inputs and attributes of GroupQueryAttention that change its result, by position or with
-# the value that has no effect.
+# Unsupported optional inputs of GroupQueryAttention by position, and unsupported attributes, each
+# with the value that has no effect.
 _NO_INPUTS = {
     11: "head_sink",
     12: "k_scale",
@@ -170,10 +172,10 @@ _NO_ATTRS = {
 
 
 def _group_query(n: OnnxNode) -> list[object]:
-    """Convert GroupQueryAttention: query heads share heads of keys and values; the cache grows.
+    """Convert GroupQueryAttention: several query heads share each head of keys and values.
 
-    As in ONNX Runtime without shared buffers, the cache has the size of its axis: the lengths of
-    the rows of a batch are equal.
+    The new keys and values are appended to the cache, as in ONNX Runtime without shared buffers.
+    All entries of a batch have the same length, the size of the cache's axis.
     """
     given = [name for k, name in _NO_INPUTS.items() if n.get(k) is not None]
     given += [name for name, none in _NO_ATTRS.items() if int(n.attr(name, none)) != none]
@@ -207,7 +209,10 @@ def _group_query(n: OnnxNode) -> list[object]:
 
 
 def _queries(n: OnnxNode, heads: int, groups: int) -> list[Expr]:
-    """Return queries, keys and values ``[batch, heads, length, width]``, which may be packed."""
+    """Return queries, keys and values ``[batch, heads, length, width]``.
+
+    The inputs are three tensors, or one that has all of them.
+    """
     if n.get(1) is not None:
         return [split_heads(n, n[0], heads), *(split_heads(n, n[k], groups) for k in (1, 2))]
     every = split_heads(n, n[0], heads + 2 * groups)
@@ -239,7 +244,7 @@ def _rotary(n: OnnxNode) -> Expr:
 
 
 def _matmul_bits(n: OnnxNode) -> Expr:
-    """Convert MatMulNBits: weights of a few bits are unpacked at import."""
+    """Convert MatMulNBits, whose weights of 2, 4 or 8 bits are unpacked at import."""
     bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
     inner, outer = int(n.required("K")), int(n.required("N"))
     packed, scales = n.known(n[1]), n.known(n[2])
@@ -252,8 +257,8 @@ def _matmul_bits(n: OnnxNode) -> Expr:
         raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
     numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
     if n.dtype(n[0]) == "float32" and inner % block == 0:
-        # Keep the 8-bit numbers and scales separate, so that the GEMM may read narrow weights.
-        # Whether that is faster is decided by a later pass.
+        # Emit the dequantization, so that a kernel may read the 8-bit weights. A later pass decides
+        # whether this is faster.
         wide = n.cast(const(numbers), "float32") - const(origin[:, :, None])
         real = n.reshape(wide * const(factor[:, :, None]), [outer, inner])
     else:
@@ -270,10 +275,10 @@ def unpacked(
     zeros: np.ndarray | None,
     form: tuple[int, int, int, int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (numbers ``[outer, blocks, block]``, zero points, scales) of packed weights.
+    """Return the numbers ``[outer, blocks, block]``, zero points and scales of packed weights.
 
-    Each byte holds several numbers, lowest bits first. Zero points and scales are
-    ``[outer, blocks]``.
+    Each byte of ``packed`` has several numbers, lowest bits first. Zero points and scales are
+    ``[outer, blocks]``. ``form`` is (bits of a number, block, outer, inner).
     """
     bits, block, outer, inner = form
     count = -(-inner // block)
@@ -289,7 +294,7 @@ def unpacked(
 
 
 def _spread(x: np.ndarray, bits: int) -> np.ndarray:
-    """Return packed numbers of a few bits as one byte each, along the last axis."""
+    """Return numbers that are packed into bytes, lowest bits first, as one byte each."""
     shifts = np.arange(0, 8, bits, dtype="uint8")
     parts = (x[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return np.asarray(parts.reshape(*x.shape[:-1], -1))

@@ -26,7 +26,7 @@ def _batch_norm(n: OnnxNode) -> Any:
 
 
 def _batch_norm_training(n: OnnxNode, x: Expr, stats: Sequence[Expr], epsilon: float) -> list[Expr]:
-    """Return the normalization by batch statistics, and the updated running statistics."""
+    """Return ``x`` normalized by the batch's statistics, and the updated running statistics."""
     rank, keep = n.rank(x), float(n.attr("momentum", 0.9))
     axes = [a for a in range(rank) if a != 1]
     mean = n.reduce("mean", x, axes, True)
@@ -47,7 +47,7 @@ def _instance_norm(n: OnnxNode) -> Expr:
 
 
 def _group_norm_by_group(n: OnnxNode) -> Expr:
-    """Convert GroupNormalization of opset 18, whose scale and shift are per group."""
+    """Convert GroupNormalization of opset 18, which has one scale and shift per group."""
     groups = int(n.required("num_groups"))
     channels = n.size(n[0], 1)
     part = n.dim("floor_divide", channels, groups)
@@ -83,7 +83,7 @@ def layer_norm(
     axis, wide = n.axis(axis, rank), wide or dtype
     own = n.literals(x)[axis:]
     if n.literals(gamma) != own or (beta is not None and n.literals(beta) != own):
-        # The scale or shift broadcasts to the normalized shape.
+        # The operator requires a scale and shift of the normalized shape; ONNX broadcasts them.
         shape = n.sizes(x)[axis:]
         gamma = n.broadcast(gamma, shape)
         beta = None if beta is None else n.broadcast(beta, shape)
@@ -120,8 +120,8 @@ def _rms_norm(n: OnnxNode) -> list[Expr] | Expr:
 def rms_norm(
     n: Calc, x: Expr, gamma: Expr, axis: int, epsilon: float, wide: str = ""
 ) -> tuple[Expr, Expr]:
-    """Return (``x`` divided by its root mean square and scaled, the reciprocal root mean
-    square).
+    """Return ``x`` divided by its root mean square and scaled, and the reciprocal root mean
+    square.
     """
     dtype = n.dtype(x)
     big = n.cast(x, wide or dtype)
@@ -150,7 +150,7 @@ def _mean_variance(n: OnnxNode) -> Expr:
 
 
 def _lrn(n: OnnxNode) -> Expr:
-    """Convert LRN over channels; for an even size the window has one more element after."""
+    """Convert LRN over channels; a window of even size has one more channel after than before."""
     x, size = n[0], int(n.required("size"))
     alpha, beta = float(n.attr("alpha", 1e-4)), float(n.attr("beta", 0.75))
     bias = float(n.attr("bias", 1.0))

@@ -17,7 +17,7 @@ def _top(n: OnnxNode, x: Expr, k: Dim) -> list[Expr]:
         return parts(op("topk", x, k=k, ret_type="both", **order), 2)
     most = op("add", n.scalar(n.size(x, axis)), n.scalar(1))
     k = op("assert_inside", n.scalar(k), n.scalar(0), most, what="TopK: k", always=True)
-    # A k of 0 selects no elements; Relay's topk would return all.
+    # TopK is a slice of argsort if k may be 0: Relay's topk returns all elements for k = 0.
     places = n.slice(op("argsort", x, **order), axis, 0, k)
     return [op("gather", x, places, axis=axis), places]
 
@@ -39,7 +39,8 @@ def _arg(name: str) -> Convert:
 def _running(name: str) -> Convert:
     """Return the converter of a cumulative operator.
 
-    If the axis is unknown at compile time, the result is computed along every axis and selected.
+    If the axis is unknown at compile time, the program computes the results for all axes and
+    selects one.
     """
 
     def along(n: OnnxNode, x: Expr, axis: int) -> Expr:
@@ -74,7 +75,7 @@ def _unique(n: OnnxNode) -> list[object]:
 
 
 def _unique_rows(n: OnnxNode, x: Expr, axis: int, ordered: bool) -> list[object]:
-    """Convert Unique along an axis: every slice is compared with every other."""
+    """Convert Unique along an axis: compare every slice with every other slice."""
     rank = n.rank(x)
     moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])
     many = n.size(x, axis)

@@ -25,7 +25,7 @@ def _window(n: OnnxNode, x: Expr) -> Window:
 
 
 def _kernel(window: Window) -> list[int]:
-    """Return the size of the kernel, which an attribute holds."""
+    """Return the size of the kernel; it is constant, because it is an attribute."""
     return [k for k in window.kernel if isinstance(k, int)]
 
 
@@ -49,10 +49,10 @@ def _is_plain(n: OnnxNode, window: Window) -> bool:
 
 
 def _begin_inside(window: Window) -> bool:
-    """Return whether every window, including a partial last one, begins before the end padding.
+    """Return whether every window begins before the end padding, for every size of the input.
 
-    This holds for every size of the input. Rounding the number of windows up then adds no window
-    that ONNX would drop.
+    Only then is the number of windows, rounded up, that of ONNX: ONNX drops windows that begin in
+    the end padding.
     """
     return window.is_fixed and all(
         isinstance(after, int) and (k - 1) * d + 1 >= stride + after
@@ -63,9 +63,10 @@ def _begin_inside(window: Window) -> bool:
 
 
 def _beyond(n: OnnxNode, x: Expr, window: Window) -> list[Dim]:
-    """Return how far the last window of each axis extends beyond the padded input; at least 0.
+    """Return by how many elements the last window of each axis extends beyond the padded input.
 
-    With ceil_mode, partial windows count if they begin in the input or the padding before it.
+    With ceil_mode, the last window may be partial, but must begin in the input or the padding
+    before it.
     """
     found = []
     for k, stride in enumerate(window.strides):
@@ -110,7 +111,7 @@ def _max_pool(n: OnnxNode) -> Expr | list[Expr]:
 
 
 def _max_pool_with_indices(n: OnnxNode, x: Expr, window: Window) -> list[Expr]:
-    """Return the maxima of windows, and their positions in the input."""
+    """Return the maxima of all windows, and their positions in the flat input."""
     rank, least = spatial(n, x), least_of(n.dtype(x))
     more = _beyond(n, x, window)
     wide = _extended(n, bordered(n, x, window, least), more, least)
@@ -137,7 +138,7 @@ def _count(n: OnnxNode, wide: Expr, window: Window, k: int) -> Dim:
 
 
 def _places(n: OnnxNode, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
-    """Return the positions in the flat input of the window elements ``best``."""
+    """Return the positions in the flat input of the maxima; ``best`` has those in the windows."""
     rank, sizes = n.rank(x) - 2, n.sizes(x)
     channels = n.along(n.arange(sizes[0]), 0, 2 + rank) * n.scalar(sizes[1])
     found = channels + n.along(n.arange(sizes[1]), 1, 2 + rank)
@@ -171,7 +172,7 @@ def _average_pool(n: OnnxNode) -> Expr:
 
 
 def _summed(n: OnnxNode, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
-    """Return the sums of windows over the zero-padded input."""
+    """Return the sums of all windows of the zero-padded input."""
     return _sums(n, _extended(n, bordered(n, x, window, 0), more, 0), window)
 
 
@@ -210,7 +211,7 @@ def _global_lp(n: OnnxNode) -> Expr:
 
 
 def _max_unpool(n: OnnxNode) -> Expr:
-    """Convert MaxUnpool: scatter elements to the positions that max pooling returned."""
+    """Convert MaxUnpool: write elements to the positions that max pooling has returned."""
     x, picks = n[0], n[1]
     window = _window(n, x)
     if not is_float(n.dtype(x)):
@@ -233,7 +234,7 @@ def _max_unpool(n: OnnxNode) -> Expr:
 
 
 def _moved(n: OnnxNode, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
-    """Return positions in a tensor of shape ``own`` as positions in one of shape ``sizes``."""
+    """Convert flat positions in a tensor of shape ``own`` to those in a tensor of shape ``sizes``."""
     found: Expr = n.like(0, picks)
     rest, stride = picks, 1
     step: Dim = stride

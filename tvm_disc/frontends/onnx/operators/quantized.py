@@ -18,8 +18,7 @@ from tvm_disc.frontends.onnx.tensors import dtype_of
 def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
     """Return a scale or zero point in a shape that broadcasts to ``like``.
 
-    ``x`` is a scalar, or has one value per entry of the axis, or one per block of ``block``
-    entries.
+    ``x`` is a scalar, or has one element for each entry of the axis, or for each ``block`` entries.
     """
     rank = n.rank(like)
     if n.rank(x) == 0 or n.literals(x) == [1]:
@@ -37,7 +36,7 @@ def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
 
 
 def quantize(n: Calc, x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Return ``x / scale`` rounded, shifted by the zero point and clipped.
+    """Return ``round(x / scale) + zero``, clipped to the range of ``dtype``.
 
     Scale and zero point broadcast to ``x``.
     """
@@ -81,13 +80,16 @@ def _dequantize_linear(n: OnnxNode) -> Expr:
 
 
 def _dynamic(n: OnnxNode) -> list[Expr]:
-    """Convert DynamicQuantizeLinear: quantize to uint8 by the range of the elements and zero."""
+    """Convert DynamicQuantizeLinear, see :func:`dynamic`."""
     quantized, scale, zero = dynamic(n, n[0])
     return [quantized, scale, zero]
 
 
 def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return (the quantized tensor, its scale, its zero point)."""
+    """Return ``x`` quantized to uint8, its scale and its zero point.
+
+    The range of uint8 represents the range of the elements, extended to include 0.
+    """
     axes = list(range(n.rank(x)))
     low = n.minimum(n.reduce("min", x, axes), 0)
     high = n.maximum(n.reduce("max", x, axes), 0)
@@ -103,7 +105,7 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def integer_product(n: Calc, a: Expr, b: Expr, a_zero: object, b_zero: object) -> Expr:
-    """Return the int32 matmul of 8-bit tensors minus their zero points."""
+    """Return the int32 matmul of two 8-bit tensors, each minus its zero point."""
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b
@@ -137,7 +139,7 @@ def _zero(n: Calc, zero: Any) -> Expr:
 
 
 def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
-    """Return int32 sums scaled by ``factor`` and quantized to the type of ``zero``."""
+    """Return int32 sums times ``factor``, quantized to the dtype of the zero point ``zero``."""
     real = n.cast(total, "float32") * factor
     dtype = n.dtype(zero)
     kind = np.iinfo(dtype)
@@ -156,8 +158,9 @@ def _qlinear_matmul(n: OnnxNode) -> Expr:
 
 
 def _qgemm(n: OnnxNode) -> Expr:
-    """Convert QGemm: a matmul of matrices plus a bias in int32, rescaled; float without a scale of
-    the result.
+    """Convert QGemm: an int32 matmul plus a bias, quantized again.
+
+    The result is float32 if the node has no scale of the result.
     """
     a, b = (n.swapped(n[k]) if n.attr(f"trans{x}", 0) else n[k] for k, x in ((0, "A"), (3, "B")))
     total = integer_product(n, a, b, n[2], n[5])
@@ -188,7 +191,7 @@ def _qlinear_conv(n: OnnxNode) -> Expr:
 
 
 def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[OnnxNode], Expr]:
-    """Return the converter of a binary operator on quantized tensors, computed in floats."""
+    """Return the converter of a binary operator: dequantize, apply ``function``, quantize."""
 
     def convert(n: OnnxNode) -> Expr:
         a = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
@@ -203,7 +206,7 @@ def _maybe(n: OnnxNode, k: int) -> Expr | None:
 
 
 def _qlinear_unary(n: OnnxNode) -> Expr:
-    """Convert a unary operator on a quantized tensor, computed in floats."""
+    """Convert a unary operator: dequantize, apply it in floats, quantize."""
     x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
     if n.op == "QLinearGlobalAveragePool":
         if n.attr("channels_last", 0):

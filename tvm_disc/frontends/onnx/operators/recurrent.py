@@ -1,8 +1,8 @@
 """Converters of LSTM, GRU and RNN, in both directions, for sequences of different lengths.
 
-One matmul before the loop multiplies all inputs by their weights; each iteration adds the matmul
-of the hidden state. The result grows by one step per iteration, so that the number of steps
-remains a symbol.
+One matmul before the loop multiplies the inputs of all steps by their weights; each iteration adds
+the matmul of the hidden state. Each iteration appends one row to the result, so that the number of
+steps may be unknown at compile time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
 
 
 def _activations(n: OnnxNode, defaults: Sequence[str], directions: int) -> list[list[Function]]:
-    """Return the activation functions of each direction."""
+    """Return a list of activation functions for each direction."""
     names = [str(a).lower() for a in n.attr("activations") or list(defaults) * directions]
     alphas, betas = list(n.attr("activation_alpha") or []), list(n.attr("activation_beta") or [])
     found: list[Function] = []
@@ -64,7 +64,7 @@ def _bound(n: Calc, name: str, a: float, b: float) -> Function:
 
 
 def _part(n: Calc, x: Expr, k: int) -> Expr | None:
-    """Return the weights of one direction, or None if there are none."""
+    """Return the weights of direction ``k``, or None if ``x`` is None."""
     if x is None:
         return None
     return (
@@ -73,7 +73,7 @@ def _part(n: Calc, x: Expr, k: int) -> Expr | None:
 
 
 def _piece(n: Calc, x: Any, k: int, width: int) -> Any:
-    """Return the ``k``-th slice of ``width`` along the first axis, or None for no tensor."""
+    """Return rows [k * width, (k + 1) * width) of ``x``, or None if ``x`` is None."""
     if x is None:
         return None
     if isinstance(x, ast.Constant):
@@ -86,7 +86,7 @@ class RecurrentDirection:
     """One direction of a recurrent network.
 
     Attributes:
-        gates: matmul of all inputs with the weights, ``[steps, batch, gates * width]``.
+        gates: matmul of all steps' inputs with the weights, ``[steps, batch, gates * width]``.
         weights: tensors that every iteration reads.
         states: the initial hidden state, and for an LSTM the initial cell state.
         step: maps the gates of a step, the weights and the states to the next states.
@@ -105,9 +105,14 @@ def _recurrent(
     states: Sequence[int],
     make: Callable[..., RecurrentDirection],
 ) -> list[Expr]:
-    """Convert all directions of a network with ``count`` gates.
+    """Convert all directions of a recurrent network.
 
-    ``states`` are the indices of the inputs with initial states.
+    Args:
+        n: the node.
+        count: the number of gates.
+        defaults: the names of the default activation functions.
+        states: the indices of the inputs that are initial states.
+        make: returns one direction.
     """
     width = int(n.attr("hidden_size") or n.literals(n[2])[-1] or 0)
     if not width:
@@ -137,7 +142,7 @@ def _recurrent(
 
 
 def _fit(n: OnnxNode, gates: int, width: int, ways: int) -> None:
-    """Unify the dims of the inputs with those that gates, directions and width determine."""
+    """Require the dims of the inputs that follow from gates, directions (``ways``) and width."""
     first = bool(n.attr("layout", 0))
     state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
     wanted: list[tuple[str, list[Demand]]] = [
@@ -155,7 +160,7 @@ def _fit(n: OnnxNode, gates: int, width: int, ways: int) -> None:
 
 
 def _turned(n: Calc, x: Expr, lengths: object) -> Expr:
-    """Return the steps in reverse order; with lengths, only the valid steps of each sequence."""
+    """Return the steps in reverse order; if there are lengths, padding steps remain at the end."""
     if lengths is None:
         return op("reverse", x, axis=0)
     return op("reverse_sequence", x, lengths, seq_axis=0, batch_axis=1)
@@ -168,7 +173,7 @@ def _first(n: Calc, state: Expr, k: int, x: Expr, width: int, batch_first: bool)
 
 
 def _run(n: Calc, cell: RecurrentDirection, lengths: Expr | None, width: int) -> list[Expr]:
-    """Return (every hidden state, then the last states)."""
+    """Return the hidden states of all steps, then the last states."""
     steps, batch = n.size(cell.gates, 0), n.size(cell.gates, 1)
     fixed = [cell.gates] if lengths is None else [cell.gates, lengths]
     free = [k for k, w in enumerate(cell.weights) if not isinstance(w, ast.Constant)]
@@ -196,7 +201,7 @@ def _clipped(n: OnnxNode, x: Expr) -> Expr:
 
 
 def _biases(n: Calc, b: object, count: int, width: int) -> tuple[Any, Any]:
-    """Return the biases of the input and of the state."""
+    """Return the bias of the input's matmul and that of the state's, or two None."""
     if b is None:
         return None, None
     return _piece(n, b, 0, count * width), _piece(n, b, 1, count * width)
@@ -275,7 +280,7 @@ def _gru_cell(
 
 
 def _last(n: Calc, x: Expr, width: int) -> Expr:
-    """Return the last of three slices."""
+    """Return the last third of ``x`` along the first axis."""
     return _piece(n, x, 2, width)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Converters of reductions. Axes may be known only at run time."""
+"""Converters of reductions, whose axes may be unknown at compile time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.shape import dropped, flags_of, kept_dims
 from tvm_disc.frontends.onnx.table import Row
 
-# Emits a Relay reduction over the node's axes, which remain with length 1.
+# Emits the named Relay reduction over the node's axes, which remain with length 1.
 Fold: TypeAlias = Callable[[str, Expr], Expr]
 Rule: TypeAlias = Callable[[OnnxNode, Expr, Fold], Expr]
 
 
 def _reduction(rule: Rule, since: int) -> Callable[[OnnxNode], Expr]:
-    """Return a converter; from opset ``since`` on the axes are an input."""
+    """Return the converter of a reduction; from opset ``since`` on, the axes are an input."""
 
     def convert(n: OnnxNode) -> Expr:
         x, keep = n[0], bool(n.attr("keepdims", 1))
@@ -36,10 +36,10 @@ def _reduction(rule: Rule, since: int) -> Callable[[OnnxNode], Expr]:
 
 
 def _at(n: OnnxNode, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
-    """Return a reduction over axes that are known only at run time.
+    """Return a reduction over axes that are unknown at compile time.
 
-    Each axis of length d is reshaped to two: (d, 1) if it is reduced, else (1, d). The first axis
-    of every pair is then reduced.
+    Each axis of length d is reshaped to two axes: (d, 1) if it is reduced, (1, d) if not. Then the
+    first axis of each pair is reduced.
     """
     rank = n.rank(x)
     flags = flags_of(n, axes, rank)
@@ -64,7 +64,8 @@ def _at(n: OnnxNode, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
 def _left(n: OnnxNode, x: Expr, axes: Expr) -> list[Dim]:
     """Return the dims that are not reduced.
 
-    If the declared rank is 0, no dim remains, even if an empty list of axes means all axes.
+    If the declared rank is 0, there are none: the list of axes may then be empty, which means all
+    axes.
     """
     everything = not n.attr("noop_with_empty_axes", 0) and n.declared() == 0
     return [] if everything else kept_dims(n, x, dropped(n, x, axes))
@@ -90,7 +91,7 @@ def _l2(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
 
 
 def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
-    """Return a function of a float tensor; integers are converted to float64 and back."""
+    """Return ``function(x)``; integers are converted to float64 and back."""
     dtype = n.dtype(x)
     return function(x) if is_float(dtype) else n.cast(function(n.cast(x, "float64")), dtype)
 

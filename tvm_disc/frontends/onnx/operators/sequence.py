@@ -1,4 +1,7 @@
-"""Converters of sequences and optionals, which are Python lists at import."""
+"""Converters of sequences and optionals.
+
+During import, a sequence is a Python list of tensors, and an optional is a tensor or None.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _items(n: OnnxNode, k: int) -> list[Any]:
 
 
 def _position(n: OnnxNode, k: int, size: int, default: int) -> int:
-    """Return a position in a sequence, which must be known at compile time."""
+    """Return the position in a sequence that input ``k`` has; it must be known at compile time."""
     if n.get(k) is None:
         return default
     place = int(n.number(n[k], "a position in a sequence"))

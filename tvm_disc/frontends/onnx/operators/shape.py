@@ -49,7 +49,7 @@ def _reshape_by_attribute(n: OnnxNode) -> Expr:
 
 
 def reshaped(n: OnnxNode) -> Expr:
-    """Return the first input reshaped by the second, in which 0 and -1 are codes."""
+    """Return input 0 reshaped to input 1, in which 0 copies a dim and -1 is inferred."""
     x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
     count = n.count(shape, "the new shape")
     if n.infer.is_formula(shape):
@@ -61,11 +61,14 @@ def reshaped(n: OnnxNode) -> Expr:
 
 
 def _decoded(n: OnnxNode, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
-    """Return the dims of shape codes that are unknown at compile time: 0 copies, -1 is inferred."""
+    """Return the new dims of Reshape, for a shape operand ``codes`` unknown at compile time.
+
+    In it, 0 copies a dim (unless ``zero``), and -1 is inferred from the number of elements.
+    """
     if not zero:
         own = n.concat([n.shape(x), const(np.full(count, -2), "int64")], 0)
         codes = n.where(n.equal(codes, 0), n.slice(own, 0, 0, count), codes)
-    inferred = n.equal(codes, -1)  # a lesser number stays negative, and is refused as a size
+    inferred = n.equal(codes, -1)  # numbers below -1 remain, and are refused as negative sizes
     given = n.where(inferred, 1, codes)
     rest = n.scalar(n.total(x)) // n.maximum(n.reduce("prod", given, [0]), 1)
     found = n.where(inferred, rest, codes)
@@ -80,10 +83,12 @@ def _flatten(n: OnnxNode) -> Expr:
 
 
 def axes_of(n: OnnxNode, k: int, since: int = 13) -> list[int] | None:
-    """Return axes from an attribute, or from an input since an opset; None if they are omitted.
+    """Return the axes of a node, or None if they are omitted.
+
+    From opset ``since`` on they are input ``k``, before an attribute.
 
     Raises:
-        Unsupported: the axes are known only at run time.
+        Unsupported: the axes are unknown at compile time.
     """
     given = n.get(k) if n.opset >= since else None
     if given is not None:
@@ -107,7 +112,7 @@ def _unsqueeze(n: OnnxNode) -> Expr:
 
 
 def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
-    """Return for each axis whether ``axes``, which are unknown at compile time, contain it."""
+    """Return a bool vector ``[rank]``: whether ``axes``, unknown at compile time, have the axis."""
     places = n.arange(rank)
     wide = n.cast(axes, "int64")
     wide = n.where(wide < 0, wide + rank, wide)
@@ -131,21 +136,21 @@ def _squeeze(n: OnnxNode) -> Expr:
         return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
     axes = axes_of(n, 1)
     if axes is None:
-        # Only dims that are known to be 1 are removed; ONNX would remove others that are 1 in a
-        # call.
+        # Only dims that are known to be 1 are removed. In ONNX the rank could change from call to
+        # call, as an unknown dim may be 1.
         return op("squeeze", x, axis=None)
     return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
 
 
 def dropped(n: OnnxNode, x: Expr, axes: Expr) -> Expr:
-    """Return the axes that Squeeze removes; their number follows from the declared rank if
-    needed.
+    """Return the axes that Squeeze removes; if their number is unknown, it follows from the
+    declared rank.
     """
     return n.entries(axes, "the axes", lambda rank: n.rank(x) - rank)
 
 
 def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
-    """Return the dims of ``x`` without those at axes that are unknown at compile time."""
+    """Return the dims of ``x`` except those of ``axes``, which are unknown at compile time."""
     rank = n.rank(x)
     left = rank - n.count(axes, "the axes")
     gone = flags_of(n, axes, rank)
@@ -159,7 +164,7 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
 
 
 def _expand(n: OnnxNode) -> Expr:
-    """Convert Expand, which broadcasts both ways: a requested dim of 1 leaves the input's dim."""
+    """Convert Expand, which broadcasts both shapes: a requested dim of 1 keeps the input's dim."""
     x = n[0]
     wanted = n.sizes_in(_target(n, x, n[1]), "the shape")
     have: list[Dim] = n.sizes(x)
@@ -171,21 +176,21 @@ def _expand(n: OnnxNode) -> Expr:
 
 
 def _target(n: OnnxNode, x: Expr, shape: Expr) -> Expr:
-    """Return the shape to expand to.
+    """Return the shape to which Expand broadcasts.
 
-    A shape of unknown length whose declared result rank is the input's rank is extended by leading
-    ones.
+    If the length of ``shape`` is unknown and the declared rank of the result is that of ``x``, ones
+    are prepended up to this rank.
     """
     if n.literals(shape) != [None] or n.declared() != n.rank(x):
         return n.entries(shape, "the shape")
     rank, count = n.rank(x), n.size(shape, 0)
-    given = n.reshape(n.slice(shape, 0, 0, rank), [count])  # a longer shape is refused
+    given = n.reshape(n.slice(shape, 0, 0, rank), [count])  # refuses a longer shape at run time
     missing = n.dim("subtract", rank, count)
     return n.concat([n.full(1, [missing], n.dtype(shape)), given], 0)
 
 
 def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
-    """Return the common dim of a dim and a requested one under broadcasting."""
+    """Return the dim to which ``dim`` and the requested dim ``wanted`` broadcast."""
     for one, other in ((dim, wanted), (wanted, dim)):
         if isinstance(one, int):
             if one == 1:
@@ -198,7 +203,8 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
         return dim
     more = n.scalar(dim) - n.scalar(wanted)
     if n.infer.is_natural(more) and not n.infer.is_natural(-more):
-        # The maximum would accept any smaller size; only 1 or `dim` itself is valid.
+        # `wanted` is at most `dim`. The maximum would accept every such size, but only 1 and `dim`
+        # are valid.
         return n.where(n.equal(n.scalar(wanted), 1), n.scalar(dim), n.scalar(wanted))
     return n.dim("maximum", dim, wanted)
 
@@ -227,7 +233,7 @@ def _split(n: OnnxNode) -> list[Expr]:
 
 
 def _exact_parts(n: OnnxNode, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr]:
-    """Return pieces whose lengths must add up to the axis."""
+    """Return slices of the given lengths; the program checks that their sum is the axis' length."""
     cuts: list[Dim] = [0]
     for size in sizes:
         cuts.append(n.dim("add", cuts[-1], size))
@@ -239,7 +245,7 @@ def _exact_parts(n: OnnxNode, x: Expr, sizes: Sequence[Dim], axis: int) -> list[
 
 
 def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Expr]:
-    """Return pieces of equal length; with ``rest`` the last may be shorter."""
+    """Return ``count`` slices of equal length; with ``rest`` the last one may be shorter."""
     if count == 1:
         return [x]
     size = n.size(x, axis)
@@ -294,7 +300,7 @@ def _eye_like(n: OnnxNode) -> Expr:
 def spread(
     n: Calc, values: Sequence[object], axes: Sequence[int], rank: int, default: object
 ) -> list[Any]:
-    """Return a list of one value per axis, from values for some axes and a default."""
+    """Return one value for each of ``rank`` axes: those of ``axes``, and a default for others."""
     found = dict(zip((n.axis(a, rank) for a in axes), values, strict=True))
     return [found.get(a, default) for a in range(rank)]
 

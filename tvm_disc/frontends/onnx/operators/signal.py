@@ -12,7 +12,7 @@ from tvm_disc.frontends.onnx.tensors import dtype_of
 
 
 def _window(n: OnnxNode, parts: tuple[float, ...]) -> Expr:
-    """Return a window that is an alternating sum of cosines with the given coefficients."""
+    """Return a window: the sum over k of ``(-1)^k * parts[k] * cos(k * angle)``."""
     count = n.length(n[0])
     real = n.cast(n.arange(count), "float64")
     whole = n.cast(n.scalar(count), "float64")
@@ -36,8 +36,9 @@ def _sin(n: OnnxNode, x: Expr) -> Expr:
 
 
 def waves(n: OnnxNode, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
-    """Return cosines and sines of ``2 pi i j / size``; ``i j`` is reduced modulo ``size`` for
-    accuracy.
+    """Return the matrices of cosines and sines of ``2 pi i j / size``, ``[rows, columns]``.
+
+    ``i j`` is reduced modulo ``size``, because large angles would lose accuracy.
     """
     i, j = n.expand(n.arange(rows), 1), n.arange(columns)
     turns = i * j % n.scalar(size)
@@ -57,7 +58,7 @@ def _dft_20(n: OnnxNode) -> Expr:
 def _dft_at(n: OnnxNode, axis: Expr) -> Expr:
     """Convert DFT along an axis that is unknown at compile time.
 
-    The axes before it and the axes after it are collapsed into one each.
+    The input is reshaped to (axes before, axis, axes after), so that the axis is always 1.
     """
     x, rank = n[0], n.rank(n[0]) - 1
     dims, place = n.slice(n.shape(x), 0, 0, rank), n.arange(rank)
@@ -74,7 +75,10 @@ def _dft_at(n: OnnxNode, axis: Expr) -> Expr:
 
 
 def _dft(n: OnnxNode, whole: Expr, axis: int) -> Expr:
-    """Return the transform as matmuls; the inverse of a one-sided spectrum is real."""
+    """Return the DFT as matmuls with cosines and sines.
+
+    The inverse transform of a one-sided spectrum is real.
+    """
     x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
     axis = n.axis(axis, rank)
     inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
@@ -95,9 +99,9 @@ def _dft(n: OnnxNode, whole: Expr, axis: int) -> Expr:
 
 
 def _parts(n: OnnxNode, x: Expr) -> list[Expr]:
-    """Return the real part of a signal, and the imaginary part if it may have one.
+    """Return the real part of a signal, and the imaginary part unless the last axis has length 1.
 
-    If the size of the last axis is unknown, it is padded by 0.
+    If the length is unknown, a 0 is appended, so that the imaginary part of a real signal is 0.
     """
     rank, count = n.rank(x), n.literals(x)[-1]
     if count is None:
@@ -114,7 +118,7 @@ def _length(n: OnnxNode, have: Dim, half: bool) -> Dim:
 
 
 def _product(n: OnnxNode, x: Expr, w: Expr) -> Expr:
-    """Return the product along the last axis."""
+    """Return the matmul of the last axis of ``x`` with the matrix ``w``."""
     lead = n.sizes(x)[:-1]
     flat = n.reshape(x, [n.product(lead), n.size(x, -1)])
     return n.reshape(n.matmul(flat, w), [*lead, n.size(w, 1)])
@@ -123,9 +127,9 @@ def _product(n: OnnxNode, x: Expr, w: Expr) -> Expr:
 def _complex(
     n: OnnxNode, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: bool
 ) -> list[Expr]:
-    """Return (real, imaginary) of a transform.
+    """Return the real and imaginary part of a transform along the last axis.
 
-    ``sizes`` are the number of elements that are read, the number of results, and the period.
+    ``sizes`` are the number of input elements, the number of results, and the length of the DFT.
     """
     used, out, length = sizes
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
@@ -145,7 +149,7 @@ def _complex(
 
 
 def _real_inverse(n: OnnxNode, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
-    """Return the inverse of a one-sided spectrum; the other half is its mirror image."""
+    """Return the inverse DFT of a one-sided spectrum; its other half is the conjugate mirror."""
     most = n.dim("add", n.dim("floor_divide", length, 2), 1)
     used = n.dim("minimum", have, most)
     pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
@@ -161,7 +165,7 @@ def _real_inverse(n: OnnxNode, pieces: list[Expr], have: Dim, length: Dim) -> Ex
 
 
 def _stft(n: OnnxNode) -> Expr:
-    """Convert STFT: overlapping frames of a signal, multiplied by a window and transformed."""
+    """Convert STFT: the DFT of overlapping frames of a signal, each multiplied by a window."""
     x, dtype = n[0], n.dtype(n[0])
     if n.rank(x) == 2:
         x = n.expand(x, 2)
@@ -183,7 +187,7 @@ def _stft(n: OnnxNode) -> Expr:
         read = n.take(part, places, 1)
         parts.append(read if window is None else read * n.cast(window, "float32"))
     out = size
-    if n.attr("onesided", 1):  # the spectrum of a real signal
+    if n.attr("onesided", 1):  # only a real signal, size(x, 2) = 1, has a one-sided spectrum
         half = n.dim("add", n.dim("floor_divide", size, 2), 1)
         other = n.dim("subtract", size, half)
         out = n.dim("add", half, n.dim("multiply", other, n.dim("subtract", n.size(x, 2), 1)))
@@ -192,7 +196,7 @@ def _stft(n: OnnxNode) -> Expr:
 
 
 def _mel(n: OnnxNode) -> Expr:
-    """Convert MelWeightMatrix: triangles over the bins of a spectrum, evenly spaced in mels."""
+    """Convert MelWeightMatrix: triangular filters over a spectrum's bins, evenly spaced in mels."""
     bands, whole_length = n.length(n[0]), n.length(n[1])
     rate, low, high = (n[k] for k in range(2, 5))
     rate, length = n.reshape(n.cast(rate, "int64"), []), n.scalar(whole_length)

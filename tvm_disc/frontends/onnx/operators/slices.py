@@ -1,4 +1,4 @@
-"""Converters of Slice and Pad, whose parameters may be run-time values."""
+"""Converters of Slice and Pad, whose parameters may be unknown at compile time."""
 
 from __future__ import annotations
 
@@ -42,14 +42,17 @@ def _slice(n: OnnxNode) -> Expr:
 
 
 def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
-    """Return the ``count`` elements of a vector of starts, ends or steps."""
+    """Return the elements of a vector of starts, ends, steps or widths; it must have ``count``."""
     if n.literals(vector)[0] is None:
         vector = n.reshape(vector, [count])
     return n.elements(vector, "the bounds")
 
 
 def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
-    """Return a bound for each axis, the default if none is given; axes are known at run time."""
+    """Return one bound for each of ``rank`` axes, for ``axes`` that are unknown at compile time.
+
+    Element i of ``vector`` is the bound of axis ``axes[i]``; other axes get ``default``.
+    """
     if vector is None:
         return [default] * rank
     wide = n.cast(vector, "int64")
@@ -75,7 +78,7 @@ def cut(
     ends: Sequence[Dim],
     steps: Sequence[Dim],
 ) -> Expr:
-    """Return ``x`` sliced along several axes; a step that is unknown becomes a gather."""
+    """Return ``x`` sliced along ``axes``; a slice whose step is unknown becomes a gather."""
     plain = [k for k, s in enumerate(steps) if isinstance(s, int)]
     if plain:
         where = tuple(axes[k] for k in plain)
@@ -94,7 +97,7 @@ def cut(
 
 
 def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr:
-    """Return a slice along one axis by a step of unknown sign."""
+    """Return a slice along one axis for a step that is unknown at compile time, of any sign."""
     size = n.scalar(n.size(x, axis))
     first, last = (n.clip(n.scalar(b), -FAR, FAR) for b in bounds[:2])
     step = bounds[2]
@@ -145,9 +148,9 @@ def _sides(n: OnnxNode, widths: Expr, axes: object, rank: int) -> list[list[Dim]
 
 
 def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Expr:
-    """Return ``x`` padded; negative widths crop.
+    """Return ``x`` padded, or cropped by negative widths.
 
-    ``widths`` are those before every axis, then those after.
+    ``widths`` are the widths before all axes, then the widths after all axes.
     """
     rank = n.rank(x)
     pairs = list(zip(widths[:rank], widths[rank:], strict=True))
@@ -169,7 +172,7 @@ def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Exp
 
 
 def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, tuple[Dim, Dim]]:
-    """Return ``x`` cropped by negative widths of unknown sign, and the widths that remain."""
+    """Return ``x`` cropped by the widths that are negative at run time, and the nonnegative parts."""
     cuts: list[Dim] = [0, 0]
     left = list(pair)
     for side, width in enumerate(pair):
@@ -185,7 +188,7 @@ def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, 
 
 
 def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> Expr:
-    """Return ``x`` padded along one axis with its own elements: edge, wrapped or reflected."""
+    """Return ``x`` padded along one axis with its elements by ``mode``: edge, wrap or reflect."""
     size = n.size(x, axis)
     length = n.dim("add", n.dim("add", size, pair[0]), pair[1])
     place = n.arange(length) - n.scalar(pair[0])

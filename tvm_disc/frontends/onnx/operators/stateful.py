@@ -1,6 +1,6 @@
-"""Converters of layers that carry a state from call to call; every dim may be dynamic.
+"""Converters of layers that return their state for the next call; every dim may be unknown.
 
-ONNX defines these operators by function bodies, but only for inputs with known dims.
+ONNX also defines these operators by function bodies, but these require inputs with known dims.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.attention import default_scale
 from tvm_disc.frontends.onnx.table import Row
 
-WIDE = "float32"  # element type of accumulations
+WIDE = "float32"  # dtype of accumulators
 
 
 # -- causal convolution --------------------------------------------------------------------------
 
 
 def _causal_conv(n: OnnxNode) -> list[Expr]:
-    """Convert CausalConvWithState: a depthwise convolution over the past and the input."""
+    """Convert CausalConvWithState: a depthwise convolution over the past inputs and the input."""
     x, w, past = n[0], n[1], n.get(3)
     dtype, (channels, _, kernel) = n.dtype(x), n.sizes(w)
     reach = n.dim("subtract", kernel, 1)
@@ -37,7 +37,7 @@ def _causal_conv(n: OnnxNode) -> list[Expr]:
 
 
 def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -> Expr:
-    """Return a depthwise convolution; the number of channels may be unknown."""
+    """Return a depthwise convolution; channels and kernel size may be unknown."""
     channels, kernel = sizes
     x, w = n.cast(x, WIDE), n.cast(w, WIDE)
     if isinstance(channels, int) and isinstance(kernel, int) and channels * kernel:
@@ -52,8 +52,9 @@ def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -
 def _linear_attention(n: OnnxNode) -> list[Expr]:
     """Convert LinearAttention as a loop over tokens.
 
-    The state is one matrix per head. For each token it decays and accumulates the product of a key
-    and a value. The delta rules use the difference between the value and what the state predicts.
+    The state is one matrix per head. For each token, the state is multiplied by the decay, and the
+    outer product of key and value is added. The delta rules replace the value by its difference
+    from ``state @ key``.
     """
     rule = str(n.attr("update_rule", "gated_delta"))
     if rule not in ("linear", "gated", "delta", "gated_delta"):
@@ -102,12 +103,12 @@ def _turn(
 
 
 def _decay(n: Calc, x: Expr, dims: list[Dim]) -> Expr:
-    """Return the decay of each entry of a key; a head may share one."""
+    """Return the decay of each element of a key; the input may have one for each head."""
     return n.expand(n.broadcast(x, dims), 4)
 
 
 def _rate(n: OnnxNode, dims: list[Dim]) -> Expr:
-    """Return the update rate of each head; all heads may share one."""
+    """Return the update rate of each head; the input may have one for all heads."""
     wide: Expr = n.broadcast(n.cast(n[5], WIDE), dims)
     return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)
 

@@ -1,4 +1,4 @@
-"""Converters of image windows as columns and back, and of n-grams."""
+"""Converters of Col2Im and of n-gram counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tvm_disc.frontends.onnx.table import Row
 
 
 def _col2im(n: OnnxNode) -> Expr:
-    """Convert Col2Im: every element is the sum of the windows that cover it, axis by axis."""
+    """Convert Col2Im: each element is the sum of the window elements at its position.
+
+    The sums are computed along one axis after another.
+    """
     x = n[0]
     rank = max(len(n.attr(a) or ()) for a in ("strides", "dilations"))
     rank = rank or len(n.attr("pads") or ()) // 2 or _axes(n)
@@ -32,7 +35,7 @@ def _col2im(n: OnnxNode) -> Expr:
         counts.append(n.dim("add", n.dim("floor_divide", rest, strides[k]), 1))
     channels = n.dim("floor_divide", n.size(x, 1), n.product(block))
     x = n.reshape(x, [n.size(x, 0), channels, *block, *counts])
-    # Merge each block axis with the axis of its windows.
+    # For each axis, merge the position in the window with the number of the window.
     order = [0, 1, *(a for k in range(rank) for a in (2 + k, 2 + rank + k))]
     lines = [n.dim("multiply", b, c) for b, c in zip(block, counts, strict=True)]
     x = n.reshape(n.transpose(x, order), [n.size(x, 0), channels, *lines])
@@ -58,10 +61,10 @@ def _axes(n: OnnxNode) -> int:
 
 
 def _tf_idf(n: OnnxNode) -> Expr:
-    """Convert TfIdfVectorizer: weighted counts of known n-grams of integers.
+    """Convert TfIdfVectorizer: return the weighted counts of the n-grams of ``pool_int64s``.
 
-    Up to max_skip_count elements may be skipped between two elements of an n-gram. A weight is
-    indexed by the position in the result, as in ONNX's evaluator and ONNX Runtime.
+    Up to max_skip_count elements may be skipped between two elements of an n-gram. The weights are
+    in the order of the result, as in ONNX's evaluator and ONNX Runtime.
     """
     if n.attr("pool_int64s") is None:
         raise Unsupported("n-grams of strings are not supported")
@@ -92,14 +95,14 @@ def _tf_idf(n: OnnxNode) -> Expr:
 
 
 def _counted(n: OnnxNode, x: Expr, grams: np.ndarray) -> Expr:
-    """Return how often each row of ``grams`` occurs in each row of ``x``, over all skips."""
+    """Return how often each row of ``grams`` occurs in each row of ``x``, for all skip counts."""
     size = grams.shape[1]
     steps = range(1, 2 + int(n.required("max_skip_count"))) if size > 1 else range(1, 2)
     return reduce(add, [_hits(n, x, grams, step) for step in steps])
 
 
 def _hits(n: OnnxNode, x: Expr, grams: np.ndarray, step: int) -> Expr:
-    """Return the number of n-gram occurrences whose elements are ``step`` apart."""
+    """Return how often each n-gram occurs in each row of ``x`` with elements ``step`` apart."""
     size = grams.shape[1]
     reach = n.dim("subtract", n.size(x, 1), step * (size - 1))
     begins = n.arange(n.dim("maximum", reach, 0))
