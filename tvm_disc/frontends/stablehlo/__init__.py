@@ -1,4 +1,4 @@
-"""Import of StableHLO modules, among them exported JAX functions; one converter per operator."""
+"""Import of StableHLO modules, such as exported JAX functions; each operator has a converter."""
 
 from __future__ import annotations
 

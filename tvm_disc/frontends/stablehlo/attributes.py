@@ -1,4 +1,4 @@
-"""Attributes and types of MLIR operations as Python values."""
+"""Converts attributes and types of MLIR operations to Python values."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def dtype_of(ty: Any) -> str:
 
 
 def part_of(ty: Any) -> str | None:
-    """Return the type of the parts of complex elements; None for real ones."""
+    """Return the dtype of the real part of complex elements, or None for real elements."""
     name = str(ty.element_type)
     return _DTYPES[name[8:-1]] if name.startswith("complex<") else None
 
 
 def checked_dtype(dtype: str, owner: str) -> str:
-    """Return the element type of an input by its name in JAX.
+    """Return ``dtype``, the element type of an input in JAX, if programs have it.
 
     Raises:
         Unsupported: the element type is not supported; the message names ``owner``.
@@ -58,7 +58,7 @@ def checked_dtype(dtype: str, owner: str) -> str:
 
 
 def dims_of(ty: Any) -> list[int | None]:
-    """Return the dims of a tensor type, None for a dynamic one."""
+    """Return the dims of a tensor type, with None for each dynamic dim."""
     return [None if ty.is_dynamic_dim(k) else ty.get_dim_size(k) for k in range(ty.rank)]
 
 
@@ -66,7 +66,7 @@ def tensor_type(ty: Any) -> Any:
     """Return a type as a ranked tensor type.
 
     Raises:
-        Unsupported: it is another type, such as a token or a tuple.
+        Unsupported: the type is no ranked tensor type, for example a token or a tuple.
     """
     from jaxlib.mlir import ir
 
@@ -110,7 +110,10 @@ def is_complex(ty: object) -> bool:
 
 
 def complex_constant(op: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the parts of a constant of complex numbers, which MLIR's bindings only print."""
+    """Return the real and imaginary parts of a complex constant.
+
+    They are parsed from the printed operation, because MLIR's bindings do not return them.
+    """
     ty = tensor_type(op.results[0].type)
     dtype, shape = np.dtype(part_of(ty)), [int(d or 0) for d in dims_of(ty)]
     text = op.get_asm(large_elements_limit=1 << 62)
@@ -125,7 +128,7 @@ def complex_constant(op: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(word: str, dtype: np.dtype) -> float:
-    """Return a printed number: a decimal, or bits such as 0x7FC00000."""
+    """Parse a number that MLIR has printed as a decimal, or as bits such as 0x7FC00000."""
     if not word.startswith("0x"):
         return float(word)
     bits = np.array(int(word, 16), f"u{dtype.itemsize}")
@@ -133,7 +136,7 @@ def _number(word: str, dtype: np.dtype) -> float:
 
 
 def constant(op: Any) -> np.ndarray:
-    """Return the elements of a constant operation; its type is checked before its value is read.
+    """Return the elements of a constant operation.
 
     Raises:
         Unsupported: programs do not have the element type.
@@ -144,9 +147,10 @@ def constant(op: Any) -> np.ndarray:
 
 
 def _bfloat16(text: str) -> np.ndarray:
-    """Return the elements of a dense attribute, which MLIR's bindings only print.
+    """Parse the elements of a printed dense attribute of bfloat16.
 
-    Many elements are one string of bytes; a few are decimals, or bits such as 0x7FC0.
+    MLIR prints many elements as one string of bytes, and a few as decimals, or as bits such as
+    0x7FC0.
     """
     body = text.rpartition(" : ")[0]
     if '"0x' in body:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def outer_reads(blocks: Sequence[object]) -> list[Any]:
-    """Return the values that blocks and their nested regions read and that are defined outside."""
+    """Return the values that the blocks or their nested regions read, but do not define."""
     inside: set[Any] = set()
     found: dict[Any, None] = {}
     for op in _nested(blocks, inside):
@@ -18,7 +18,7 @@ def outer_reads(blocks: Sequence[object]) -> list[Any]:
 
 
 def _nested(blocks: Sequence[Any], inside: set[Any]) -> Iterator[Any]:
-    """Yield all operations in order; the values that they define are added to ``inside``."""
+    """Yield all operations in order, and add the values that they define to ``inside``."""
     for block in blocks:
         inside.update(block.arguments)
         for op in block.operations:

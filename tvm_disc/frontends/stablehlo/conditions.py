@@ -1,8 +1,8 @@
 """Shape assertions of exported JAX functions, as constraints or as checks in the program.
 
 JAX computes each condition from the dims of the inputs and passes it to a custom call. A condition
-on dims becomes text of the constraint language, which the compiler proves or checks before a call.
-Any other condition is checked by the program.
+that is arithmetic on dims becomes a constraint, as text: the compiler proves it or emits a guard.
+For any other condition, the program computes and checks it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _SAME = frozenset(["convert", "reshape", "broadcast_in_dim"])
 
 
 class Texts:
-    """Text in the constraint language of scalars that ``main`` computes from dims.
+    """Converts scalars that ``main`` computes from dims to text of the constraint language.
 
     Attributes:
-        sizes: the text of each dim of each argument of ``main``.
-        function: from a name to the function of the module.
+        sizes: the text of each dim, by (argument of ``main``, axis).
+        function: returns a function of the module by its name.
     """
 
     def __init__(self, sizes: Mapping[tuple[object, int], str], function: Functions) -> None:
         self.sizes, self.function = sizes, function
 
     def of(self, value: Any) -> str | None:
-        """Return the text of a value; None if it is not arithmetic on dims."""
+        """Return the text of a value, or None if the value is not arithmetic on dims."""
         from jaxlib.mlir import ir
 
         if not isinstance(value.owner, ir.OpView | ir.Operation):
@@ -71,10 +71,10 @@ class Texts:
 def split(
     conditions: Sequence[tuple[Any, Expr, str]], texts: Texts, infer: Inference
 ) -> tuple[list[str], list[tuple[Expr, str]]]:
-    """Return the constraints, and the conditions that the program must check.
+    """Return the constraints, and the other conditions, which the program must check.
 
     Raises:
-        BadInput: a condition never holds.
+        BadInput: a condition is known to be false.
     """
     constraints: dict[str, None] = {}
     checks = []
@@ -93,8 +93,8 @@ def split(
 
 
 def _plain(text: str) -> str:
-    """Return a text without parentheses around single names and numbers; ``x >= 3`` for
-    ``x + -3 >= 0``.
+    """Return a simplified text: without parentheses around a single name or number, and with
+    ``x >= 3`` for ``x + -3 >= 0``.
     """
     while True:
         shorter = re.sub(r"\((-?[\w.]+)\)", r"\1", text)
@@ -110,7 +110,7 @@ def _is_trivial(text: str) -> bool:
 
 
 def checked(body: Expr, checks: Sequence[tuple[Expr, str]]) -> Expr:
-    """Return the body, preceded by checks that refuse calls in which a condition does not hold."""
+    """Return ``body``, preceded by checks that refuse a call if a condition is false."""
     for cond, message in reversed(checks):
         with placed(f"the condition that JAX describes as: {message}"):
             size = op("where", cond, const(0, "int64"), const(-1, "int64"))

@@ -1,4 +1,4 @@
-"""Dims of inputs: JAX's symbolic expressions as Relay dims and as text of constraints."""
+"""Conversion of the symbolic dims of JAX inputs to Relay dims, and names of inputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _FUNCTIONS = {"floordiv": "FloorDiv", "mod": "FloorMod", "max": "Max", "min": "M
 
 
 class Dims:
-    """Relay dims by the text of JAX's symbolic dims."""
+    """Converts the text of JAX's symbolic dims to Relay dims.
+
+    Attributes:
+        plain: the symbols that are the size of an axis of an input.
+    """
 
     def __init__(self, shapes: Sequence[Sequence[DimText]]) -> None:
         texts = {d for shape in shapes for d in shape if isinstance(d, str)}
         self.plain = {t for t in texts if is_name(t)}
 
     def of(self, dim: DimText) -> rt.Dim:
-        """Return a dim; one without a name is distinct from all others."""
+        """Return the Relay dim of a number or text; None becomes a new symbol."""
         if isinstance(dim, int):
             return dim
         if dim is None:
@@ -37,7 +41,8 @@ class Dims:
             found = self._formula(python.parse(dim.replace("^", "**"), mode="eval").body)
         except (SyntaxError, ValueError, RecursionError):
             found = None
-        # A symbol that occurs only inside of expressions is determined by no input.
+        # If an expression has a symbol that is not in `plain`, inputs do not determine the symbol;
+        # then the whole expression becomes a new symbol.
         return rt.Any() if found is None else found
 
     def _formula(self, tree: python.expr) -> rt.Dim | None:
@@ -76,7 +81,7 @@ def is_name(text: str) -> bool:
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return valid, distinct names of inputs; paths such as ``p['w'][0]`` become ``p_w_0``."""
+    """Return distinct identifiers for input names; paths such as ``p['w'][0]`` become ``p_w_0``."""
     found: list[str] = []
     for k, name in enumerate(names):
         base = "".join(c if c.isalnum() and c.isascii() else "_" for c in name).strip("_")

@@ -1,4 +1,4 @@
-"""Results of small functions as formulas of their parameters, to recognize what they compute."""
+"""Recognizes small functions that JAX emits, by their results as formulas of the parameters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class _NoFormula(Exception):
 
 
 def formulas(block: Any, names: Sequence[str], function: Functions) -> list[str] | None:
-    """Return the results of a block, such as ``add(a, multiply(a, 2))``, for parameters with names.
+    """Return a formula, such as ``add(a, multiply(a, 2))``, for each result of a block.
 
-    Functions that it calls are expanded. None if the formulas are long.
+    ``names`` are the names of its parameters. Calls are replaced by the formulas of the callee.
+    Returns None if the formulas have more than ``MOST`` operators, or complex numbers.
     """
     reader = _Reader(function)
     try:
@@ -38,7 +39,7 @@ class _Reader:
         return [self.of(v, names) for v in end.operands]
 
     def of(self, value: Any, names: Mapping[Any, str]) -> str:
-        """Return the formula of a value; ``names`` are those of its block's parameters."""
+        """Return the formula of a value; ``names`` are the formulas of the block's parameters."""
         if value in names:
             return names[value]
         self.left -= 1
@@ -62,11 +63,11 @@ class _Reader:
         return f"{name}({', '.join(given)})"
 
 
-# -- what JAX emits --------------------------------------------------------------------------------
+# -- functions that JAX emits ----------------------------------------------------------------------
 
 _M = "select(EQ(b, 0), 1, b)"
 _R = f"remainder(a, {_M})"
-# Python's integer division and remainder.
+# The formulas of Python's integer division and remainder, as JAX computes them.
 DIVISIONS: Mapping[str, str] = {
     "select(and(NE(sign(a), sign(b)), NE(remainder(a, b), 0)), subtract(divide(a, b), 1), "
     "divide(a, b))": "floor_divide",
@@ -75,8 +76,9 @@ DIVISIONS: Mapping[str, str] = {
 
 
 def division(function: Any, functions: Functions) -> str | None:
-    """Return floor_divide or floor_mod if that is what a function computes of its last parameters;
-    None for any other function.
+    """Return "floor_divide" or "floor_mod" if a function computes it from its last two parameters.
+
+    Returns None for any other function.
     """
     block = function.regions[0].blocks[0]
     count = len(block.arguments)
@@ -88,9 +90,10 @@ def division(function: Any, functions: Functions) -> str | None:
 
 
 def arg_reduction(block: Any, functions: Functions) -> str | None:
-    """Return argmax or argmin for the block with which JAX combines elements and indices.
+    """Return "argmax" or "argmin" if a block combines (element, index) pairs as JAX does for it.
 
-    A NaN is the extreme element; of equal elements, the first one is selected.
+    JAX selects a NaN if there is one, and the first of equal elements. Returns None for any other
+    block.
     """
     if len(block.arguments) != 4:
         return None

@@ -30,12 +30,14 @@ _ENDS = frozenset(["func.return", "return"])
 
 
 class ModuleConversion:
-    """Converts functions and regions.
+    """Converts functions and regions of a module to Relay expressions.
 
     Attributes:
         functions: the functions of the module by name.
         values: the expressions of MLIR values.
-        conditions: of every call: the MLIR value, its expression, and JAX's message.
+        conditions: conditions that every call of the program must satisfy: the MLIR value, its
+            expression, and JAX's message.
+        stacks: the ``Stacks`` of the loops whose bodies are being converted.
     """
 
     def __init__(self, infer: Inference, module: Any) -> None:
@@ -43,7 +45,7 @@ class ModuleConversion:
         self.functions = {_symbol(f): f for f in module.body if f.operation.name == "func.func"}
         self.values: dict[object, Expr] = {}
         self.conditions: list[tuple[object, Expr, str]] = []
-        self.stacks: list[object] = []  # stacks of the loops whose bodies are being converted
+        self.stacks: list[object] = []
         self._converted, self._depth = 0, 0
         self._constants: dict[object, ast.Constant] = {}
 
@@ -51,7 +53,7 @@ class ModuleConversion:
         """Return a function by name.
 
         Raises:
-            Unsupported: the module does not have it.
+            Unsupported: the module has no function of this name.
         """
         if name not in self.functions:
             raise Unsupported(f"the module has no function @{name}")
@@ -66,16 +68,19 @@ class ModuleConversion:
         return self.values[value]
 
     def note_condition(self, cond: Any, message: str) -> None:
-        """Add a condition that every call must satisfy."""
+        """Record a condition that every call of the program must satisfy."""
         self.conditions.append((cond, self.values[cond], message))
 
     def run(
         self, block: Any, given: Sequence[Expr], reads: Mapping[Any, Expr] | None = None
     ) -> list[Expr]:
-        """Convert a block; ``reads`` replaces outer values that it reads.
+        """Convert a block for the arguments ``given`` and return its results.
+
+        ``reads`` are the expressions of outer values inside the block.
 
         Raises:
-            Unsupported: blocks and calls are nested too deep, or converted too often.
+            Unsupported: blocks and calls are nested too deep, or too many operations have been
+                converted.
         """
         outer, self.values = self.values, {**self.values, **(reads or {})}
         self._depth += 1
@@ -119,7 +124,7 @@ class ModuleConversion:
             self.values[value] = self._settled(made)
 
     def _constant(self, op: Any) -> ast.Constant | ComplexPair:
-        """Return a constant; equal attributes, which MLIR stores once, share one array."""
+        """Return a constant; constants with the same MLIR attribute share one array."""
         if part_of(tensor_type(op.results[0].type)):
             return ComplexPair(tuple(map(ast.Constant, complex_constant(op))))
         dtype_of(tensor_type(op.results[0].type))
@@ -129,7 +134,7 @@ class ModuleConversion:
         return self._constants[key]
 
     def _settled(self, value: Expr) -> Expr:
-        """Return a small value that is known as a constant."""
+        """Return ``value`` as a constant if its elements are known and few, else unchanged."""
         if isinstance(value, ComplexPair):
             return ComplexPair(tuple(map(self._settled, value.fields)))
         if isinstance(value, ast.Constant):
@@ -143,7 +148,7 @@ def _row(node: StableHLONode) -> Any:
     """Return the converter of an operation.
 
     Raises:
-        Unsupported: there is none; the message has the reason.
+        Unsupported: the operator has no converter; the message has the reason.
     """
     row = ROWS.get(node.name)
     if row is None:

@@ -26,8 +26,8 @@ def from_stablehlo(source: object) -> IRModule:
         source: a ``jax.export.Exported``, its serialized bytes, StableHLO text or bytecode, or the
             path of a file with any of these.
 
-    Inputs have the names of the exported function's parameters, and named dims its symbols. Inputs
-    that the function does not use remain inputs.
+    Inputs have the names of the exported function's parameters, and dims the names of its symbols.
+    Inputs that the function does not use remain inputs of the program.
 
     Raises:
         Unsupported: the package `jax` is not installed, or an operator cannot be imported.
@@ -61,7 +61,7 @@ def from_stablehlo(source: object) -> IRModule:
 
 
 def _arguments(block: Any) -> tuple[FunctionArgument, ...]:
-    """Return the arguments of ``main``, whose dynamic dims have no names."""
+    """Return the arguments of ``main``; its dynamic dims have no names."""
     found = []
     for k, value in enumerate(block.arguments):
         ty = tensor_type(value.type)
@@ -72,7 +72,10 @@ def _arguments(block: Any) -> tuple[FunctionArgument, ...]:
 def _sizes(
     block: Any, names: Sequence[str], arguments: Sequence[FunctionArgument], dims: Dims
 ) -> dict[tuple[object, int], str]:
-    """Return the text of each dim: its number, its symbol, or ``input.axis``."""
+    """Return the text of each dim in constraints: a number, a symbol, or ``input.axis``.
+
+    The key is (argument of ``main``, axis).
+    """
     found = {}
     for name, a in zip(names, arguments, strict=True):
         if a.position is None:

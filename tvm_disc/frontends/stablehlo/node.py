@@ -22,16 +22,16 @@ from tvm_disc.relay.infer import Inference
 
 
 class ConversionScope(Protocol):
-    """The conversion of nested blocks and of functions."""
+    """The methods that converters call for nested blocks and for functions."""
 
     values: dict[Any, Expr]
     stacks: list[Any]
 
     def run(self, block: Any, given: Sequence[Expr], reads: dict[Any, Expr] = ...) -> list[Expr]:
-        """Convert a block whose arguments are known; return its results."""
+        """Convert a block for the arguments ``given``; return its results."""
 
     def call(self, name: str, given: Sequence[Expr]) -> list[Expr]:
-        """Convert the body of a function; return its results."""
+        """Convert the body of a function for the arguments ``given``; return its results."""
 
     def function(self, name: str) -> Any:
         """Return a function of the module by name."""
@@ -40,16 +40,17 @@ class ConversionScope(Protocol):
         """Return the expression of an MLIR value."""
 
     def note_condition(self, cond: Any, message: str) -> None:
-        """Add a condition that every call must satisfy."""
+        """Record a condition that every call of the program must satisfy."""
 
 
 class StableHLONode(Calc):
     """Operands, attributes and regions of one operation.
 
     Attributes:
-        name: the operator, without its dialect for StableHLO.
+        name: the name of the operator, without the prefix ``stablehlo.``.
         op: the MLIR operation.
-        inputs: one expression for each operand.
+        inputs: the expressions of the operands.
+        walk: the conversion of nested blocks and functions.
     """
 
     def __init__(
@@ -72,14 +73,14 @@ class StableHLONode(Calc):
         return name in self.op.attributes
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """Return the value of a number or string attribute, or its default."""
+        """Return the value of a number or string attribute, or ``default`` if it is absent."""
         if not self.has(name):
             return default
         found = self.op.attributes[name]
         return getattr(found, "value", found)
 
     def ints(self, name: str, default: Sequence[int] = ()) -> list[int]:
-        """Return the numbers of an array attribute, or its default."""
+        """Return the numbers of an array attribute, or ``default`` if it is absent."""
         return [int(v) for v in numbers(self.op.attributes[name])] if self.has(name) else [*default]
 
     def symbol(self, name: str) -> str:
@@ -89,14 +90,14 @@ class StableHLONode(Calc):
     # -- results ---------------------------------------------------------------------------------
 
     def out_dims(self, k: int = 0) -> list[int | None]:
-        """Return the dims of a result, None for a dynamic one."""
+        """Return the dims of result ``k``, with None for each dynamic dim."""
         return dims_of(tensor_type(self.op.results[k].type))
 
     def static_dims(self, k: int = 0) -> list[int]:
-        """Return the dims of a result that StableHLO requires to be static.
+        """Return the dims of result ``k``, which must be static.
 
         Raises:
-            Unsupported: one of them is dynamic.
+            Unsupported: a dim is dynamic.
         """
         found = [d for d in self.out_dims(k) if d is not None]
         if len(found) < len(self.out_dims(k)):
@@ -104,12 +105,12 @@ class StableHLONode(Calc):
         return found
 
     def out_dtype(self, k: int = 0) -> str:
-        """Return the element type of a result, or that of the parts of complex elements."""
+        """Return the dtype of result ``k``; for complex elements, the dtype of the real part."""
         ty = tensor_type(self.op.results[k].type)
         return part_of(ty) or dtype_of(ty)
 
     def completed(self, dims: Sequence[int | None], other: Sequence[Dim]) -> list[Dim]:
-        """Return ``dims`` with the unknown ones taken from ``other``."""
+        """Return ``dims`` with each None replaced by the dim of ``other``."""
         return [b if a is None else a for a, b in zip(dims, other, strict=True)]
 
     def equal_dims(self, a: Dim, b: Dim) -> bool:
@@ -125,13 +126,14 @@ class StableHLONode(Calc):
         return known is not None and not known.any()
 
     def equal_values(self, a: Expr, b: Expr) -> bool:
-        """Return whether two integers are proved equal; the same expression is."""
+        """Return whether two integer scalars are proved equal."""
         return a is b or self.equal_dims(self.cast(a, "int64"), self.cast(b, "int64"))
 
     def entries(self, k: int, what: str) -> list[Dim]:
-        """Return the elements of an integer operand, in row-major order, as dims.
+        """Return the elements of integer operand ``k``, in row-major order, as dims.
 
-        Elements are computed one by one, so that an unknown one does not hide the others.
+        If possible, each element is a separate expression, so that the properties of one are known
+        even if another is unknown.
         """
         apart = Entries(self).of(self.op.operands[k])
         if apart is None:
@@ -139,17 +141,17 @@ class StableHLONode(Calc):
         return [self.as_dim(x) for x in apart]
 
     def as_dim(self, x: Expr) -> Dim:
-        """Return a scalar as a dim: a number if it is known."""
+        """Return a scalar as a dim: an integer if it is known, else an int64 expression."""
         known = self.known(x)
         return self.cast(x, "int64") if known is None else int(known.item())
 
     # -- regions ---------------------------------------------------------------------------------
 
     def block(self, k: int = 0) -> Any:
-        """Return the block of a region.
+        """Return the block of region ``k``.
 
         Raises:
-            Unsupported: the region has several.
+            Unsupported: the region has several blocks.
         """
         blocks = list(self.op.regions[k].blocks)
         if len(blocks) != 1:
@@ -159,18 +161,18 @@ class StableHLONode(Calc):
     def run(
         self, k: int, given: Sequence[Expr], reads: dict[Any, Expr] | None = None
     ) -> list[Expr]:
-        """Convert a region for given arguments; return its results.
+        """Convert region ``k`` for the arguments ``given``; return its results.
 
-        A region on single elements may be given tensors of one shape: its operators are
-        element-wise.
+        The arguments of a region on scalars may also be tensors of one shape, because its operators
+        are element-wise.
         """
         return self.walk.run(self.block(k), given, reads or {})
 
     def outer(self, *regions: int) -> dict[Any, Expr]:
-        """Return the outer values that regions read, without constants.
+        """Return the outer values that the regions read, except constants, with expressions.
 
         Raises:
-            Unsupported: one of them has complex elements.
+            Unsupported: a value has complex elements.
         """
         found = outer_reads([self.block(k) for k in regions])
         pairs = [(v, self.walk.value(v)) for v in found]
@@ -180,9 +182,9 @@ class StableHLONode(Calc):
 
 
 class Entries:
-    """Elements of shape vectors as scalars.
+    """Finds the scalars of which JAX computes a shape vector.
 
-    JAX computes such a vector by element-wise operators on a concatenation of dims.
+    JAX concatenates dims to a vector, and applies element-wise operators to it.
     """
 
     MOST = 64  # maximum number of elements
@@ -198,7 +200,7 @@ class Entries:
         self.node = node
 
     def of(self, value: Any) -> list[Expr] | None:
-        """Return the elements of a value; None if it is not computed in such a way."""
+        """Return the elements of a value, or None if it is not computed by these operators."""
         n, op_ = self.node, owner(value)
         dims = dims_of(tensor_type(value.type))
         if None in dims or math.prod(d or 0 for d in dims) > self.MOST:
@@ -245,7 +247,7 @@ class Entries:
 
 
 def owner(value: Any) -> Any:
-    """Return the operation that defines a value; None for an argument of a block."""
+    """Return the operation that defines a value, or None if the value is a block argument."""
     found = value.owner
     found = getattr(found, "operation", found)
     return found if hasattr(found, "operands") else None
@@ -257,7 +259,7 @@ def direction(op_: Any) -> str:
 
 
 def short_name(op: Any) -> str:
-    """Return the name of an operation, without the dialect for StableHLO."""
+    """Return the name of an operation, without the prefix ``stablehlo.``."""
     return str(op.name).removeprefix("stablehlo.")
 
 

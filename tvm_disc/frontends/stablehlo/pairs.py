@@ -1,4 +1,4 @@
-"""Complex numbers during conversion."""
+"""The representation of complex tensors during conversion."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import TypeAlias
 
 from tvm_disc.relay import expr as ast
 
-# The real and the imaginary part. StableHLO's own tuples are refused, so no other value is one.
+# (real part, imaginary part). StableHLO's tuples are refused, so every tuple is a complex tensor.
 ComplexPair: TypeAlias = ast.Tuple

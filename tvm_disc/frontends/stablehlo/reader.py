@@ -1,4 +1,4 @@
-"""Reading of StableHLO modules: exported JAX functions, serialized or not, bytecode and text."""
+"""Reads StableHLO modules from exported JAX functions, their serialized bytes, bytecode or text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.stablehlo.attributes import checked_dtype
 
-# A number, or the text of an expression of named dims; None for a dim without a name.
+# A dim: a number, the text of an expression of symbols, or None for a dynamic dim without a name.
 DimText: TypeAlias = "int | str | None"
 
 BYTECODE = b"ML\xefR"  # first bytes of MLIR's bytecode
@@ -25,9 +25,9 @@ class FunctionArgument:
     """An input of the program.
 
     Attributes:
-        name: the name in the source; empty if it has none.
-        dims: one entry for each axis.
-        position: the position in ``main``; None for an input that ``main`` does not take.
+        name: the name in the source, or an empty string.
+        dims: one dim for each axis.
+        position: the position in the arguments of ``main``, or None if ``main`` does not take it.
     """
 
     name: str
@@ -38,7 +38,10 @@ class FunctionArgument:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A parsed module and its inputs; the arguments of ``main`` if ``arguments`` is None."""
+    """A parsed module and its inputs.
+
+    If ``arguments`` is None, the inputs are the arguments of ``main``.
+    """
 
     module: Any
     arguments: tuple[FunctionArgument, ...] | None
@@ -48,8 +51,8 @@ def load(source: Any) -> Loaded:
     """Return the module of a ``jax.export.Exported``, bytes, text or a file.
 
     Raises:
-        Unsupported: JAX, whose parser is used, is not installed.
-        BadInput: the source is not a StableHLO module; the message has the parser's.
+        Unsupported: JAX is not installed, whose parser is required.
+        BadInput: the source is not a StableHLO module; the message includes that of the parser.
     """
     require("jax", "jax", "a StableHLO module")
     if hasattr(source, "mlir_module_serialized"):
@@ -89,7 +92,7 @@ def _deserialized(data: bytes) -> Any:
 
     try:
         return export.deserialize(bytearray(data))
-    except Exception as error:  # flatbuffers raises any class for damaged bytes
+    except Exception as error:  # flatbuffers may raise any exception for damaged bytes
         raise BadInput(
             "expected StableHLO bytecode or the bytes of jax.export.Exported.serialize, found "
             f"{len(data)} bytes that JAX cannot read: {type(error).__name__}: {error}"
@@ -120,7 +123,7 @@ def _bytecode(data: bytes) -> Any:
     with context:
         try:
             return stablehlo.deserialize_portable_artifact(context, data)
-        except Exception as portable:  # bytecode that is not a portable artifact
+        except Exception as portable:  # the bytecode is not a portable artifact
             try:
                 return ir.Module.parse(data)
             except ir.MLIRError as error:
@@ -145,10 +148,10 @@ def _exported(exported: Any) -> Loaded:
 
 
 def _names(module: Any, count: int) -> Sequence[str]:
-    """Return the names of the parameters of the function that was exported.
+    """Return the names of the last ``count`` parameters of the exported function.
 
-    With symbolic dims, ``main`` calls a function that has the names, and the dims as first
-    parameters.
+    If dims are symbolic, ``main`` has no names of parameters; it calls another function, which has
+    the names, and the dims as additional first parameters.
     """
     functions = {str(f.attributes["sym_name"]).strip('"'): f for f in module.body}
     for name in ("_wrapped_jax_export_main", "main"):
@@ -159,7 +162,7 @@ def _names(module: Any, count: int) -> Sequence[str]:
 
 
 def name_of(value: Any) -> str:
-    """Return the name in the source location of a value, or an empty string."""
+    """Return the name that the source location of a value has, or an empty string."""
     found = re.match(r'loc\("((?:[^"\\]|\\.)*)"', str(value.location))
     return found.group(1) if found else ""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-# Converts a `Node` to a Relay expression, or to one expression for each result.
+# Converts a `StableHLONode` to a Relay expression, or to one expression for each result.
 Convert: TypeAlias = Callable[[Any], Any]
 
 
@@ -15,7 +15,7 @@ class OperationRow:
     """A converter of an operator.
 
     Attributes:
-        name: the operator without the dialect, or several with one converter, separated by spaces.
+        name: the operator's name without ``stablehlo.``, or several names, separated by spaces.
     """
 
     name: str
@@ -24,7 +24,7 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class Refused:
-    """An operator that programs cannot have, and why."""
+    """An operator that cannot be imported, and the reason."""
 
     name: str
     reason: str

@@ -234,7 +234,7 @@ def _max_unpool(n: OnnxNode) -> Expr:
 
 
 def _moved(n: OnnxNode, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
-    """Convert flat positions in a tensor of shape ``own`` to those in a tensor of shape ``sizes``."""
+    """Convert flat positions in a tensor of shape ``own`` to those in one of shape ``sizes``."""
     found: Expr = n.like(0, picks)
     rest, stride = picks, 1
     step: Dim = stride

@@ -172,7 +172,10 @@ def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Exp
 
 
 def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, tuple[Dim, Dim]]:
-    """Return ``x`` cropped by the widths that are negative at run time, and the nonnegative parts."""
+    """Return ``x`` cropped by widths that are negative at run time, and the nonnegative parts.
+
+    The nonnegative part of a width is max(width, 0).
+    """
     cuts: list[Dim] = [0, 0]
     left = list(pair)
     for side, width in enumerate(pair):

@@ -1,1 +1,1 @@
-"""Converters of StableHLO operators, by family."""
+"""Converters of StableHLO operators, one module per family of operators."""

@@ -17,9 +17,10 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
 def _call(n: StableHLONode) -> list[Expr]:
-    """Convert a call by converting the function's body; a division is one operator.
+    """Convert a call by converting the function's body.
 
-    The solver can reason about the operator, not about the body.
+    JAX's functions for integer division and remainder become one Relay operator, because the solver
+    cannot analyze their bodies.
     """
     name = n.symbol("callee")
     relay = division(n.walk.function(name), n.walk.function)
@@ -110,7 +111,7 @@ def _dynamic_window(n: StableHLONode) -> Expr:
 
 
 def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
-    """Convert @stablehlo.dynamic_top_k: the k largest elements of the last axis, k a dim."""
+    """Convert @stablehlo.dynamic_top_k: the k largest elements of the last axis; k is a dim."""
     axis = n.rank(n[0]) - 1
     order = op("argsort", n[0], axis=axis, is_ascend=False, dtype="int64")
     places = n.slice(order, axis, 0, n.length(n[1]))
@@ -119,10 +120,9 @@ def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
 
 
 def _approximate_top_k(n: StableHLONode) -> list[Expr]:
-    """Convert the approximate largest or smallest elements of an axis to the exact ones.
+    """Convert an approximate top-k along an axis to an exact one.
 
-    The operands are elements and their indices, initial values, and with a dynamic number of
-    results, that number.
+    The operands are the elements, their indices, two initial values, and k if it is dynamic.
     """
     from jaxlib.mlir import ir
 

@@ -1,7 +1,7 @@
 """Converters of operators on complex numbers, which are pairs of real tensors during conversion.
 
-Inputs and results of a program are real. Operators that move elements, and sums, convert each part
-by the converter for real numbers.
+Inputs and results of a program are real. For sums and for operators that only move elements, the
+converter for real numbers is applied to the real parts and to the imaginary parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_disc.frontends.stablehlo.table import Convert, OperationRow
 
 Pair: TypeAlias = tuple[Expr, Expr]
 
-# Operators that keep the parts of a number together, and do not read them.
+# Operators that pass complex values on without reading their parts.
 PASSED = frozenset("call func.call composite optimization_barrier".split())
 _BY_PARTS = frozenset(
     "add subtract negate select reshape dynamic_reshape transpose broadcast broadcast_in_dim "
@@ -49,12 +49,15 @@ def converted(n: StableHLONode, real: Convert | None) -> object:
 
 
 def by_parts(n: StableHLONode, real: Convert) -> ComplexPair:
-    """Return the result of an operator that treats real and imaginary parts alike."""
+    """Return the result of ``real`` for the real parts, and for the imaginary parts."""
     return ComplexPair(tuple(real(_part(n, k)) for k in range(2)))
 
 
 def _part(n: StableHLONode, *parts: int) -> StableHLONode:
-    """Return an operation on one part of each complex operand."""
+    """Return the operation on one part of each complex operand: 0 is real, 1 imaginary.
+
+    ``parts`` is one number for all operands, or one for each.
+    """
     each = list(parts) * len(n) if len(parts) == 1 else list(parts)
     inputs = [
         x.fields[k] if isinstance(x, ComplexPair) else x
@@ -75,7 +78,7 @@ def _made(real: Expr, imag: Expr) -> ComplexPair:
 
 
 def _convert(n: StableHLONode) -> Expr:
-    """Convert a cast from a real number, or between precisions."""
+    """Convert a cast to a complex type, from real numbers or from another precision."""
     dtype = n.out_dtype()
     if isinstance(n[0], ComplexPair):
         return _made(*(n.cast(p, dtype) for p in n[0].fields))
@@ -89,7 +92,7 @@ def product(x: Pair, y: Pair) -> Pair:
 
 
 def _divide(n: StableHLONode) -> Expr:
-    """Divide after scaling of the divisor, whose square may overflow."""
+    """Return the quotient; the divisor is scaled first, because its square may overflow."""
     (a, b), (c, d) = _pair(n, 0), _pair(n, 1)
     most = n.maximum(n.abs(c), n.abs(d))
     c, d = c / most, d / most
@@ -98,7 +101,7 @@ def _divide(n: StableHLONode) -> Expr:
 
 
 def _size(n: StableHLONode, a: Expr, b: Expr) -> Expr:
-    """Return the absolute value, without overflow of the squares."""
+    """Return the absolute value of ``a + i b`` without overflow of the squares."""
     a, b = n.abs(a), n.abs(b)
     most, least = n.maximum(a, b), n.minimum(a, b)
     ratio = least / n.where(n.equal(most, 0), n.like(1, most), most)
@@ -116,7 +119,7 @@ def _log(n: StableHLONode) -> Expr:
 
 
 def _sqrt(n: StableHLONode) -> Expr:
-    """Return the root in the right half plane."""
+    """Return the square root with a nonnegative real part."""
     a, b = _pair(n, 0)
     large = n.sqrt((_size(n, a, b) + n.abs(a)) * 0.5)
     small = n.abs(b) / n.where(n.equal(large, 0), n.like(1, large), large * 2)
@@ -140,7 +143,7 @@ def _compare(n: StableHLONode) -> Expr:
 
 
 def _contraction(real: Convert) -> Convert:
-    """Return the converter of a contraction by the one for real numbers."""
+    """Return the converter of a complex contraction as four real contractions."""
 
     def row(n: StableHLONode) -> Expr:
         parts = {(i, k): real(_part(n, i, k)) for i in range(2) for k in range(2)}

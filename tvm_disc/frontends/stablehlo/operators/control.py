@@ -14,7 +14,11 @@ from tvm_disc.relay import expr as ast
 
 
 def _while(n: StableHLONode) -> list[Expr]:
-    """Convert a loop. Values that no iteration changes are read; see also :class:`Stacks`."""
+    """Convert a loop.
+
+    Loop values that no iteration changes become values that the iterations read. Tensors to which
+    the iterations write rows are collected, see :class:`Stacks`.
+    """
     body = n.block(1)
     ends = list(body.operations)[-1].operation.operands
     constant = {k for k, (a, b) in enumerate(zip(body.arguments, ends, strict=True)) if a == b}
@@ -29,10 +33,14 @@ class _Iterations:
     """Conversion of one loop.
 
     Attributes:
-        constant: the indices of loop values that no iteration changes.
-        lines: 1-D tensors that carry sizes into the loop: the length of each is a size that the
-            body reads. Inside the body, dims can be proved equal to outer dims only through tensor
-            shapes.
+        unchanged: the indices of loop values that no iteration changes.
+        changing: the indices of loop values that iterations change, except stacked tensors.
+        sizes: the MLIR values that the loop reads and that are dims.
+        tensors: the other values that the loop reads.
+        lines: vectors that carry sizes into the loop, as their lengths. A scalar would not do:
+            inside the body, a dim can be proved equal to an outer dim only if it is part of a
+            shape.
+        places: the (tensor, axis) that has each size, see :meth:`_carriers`.
     """
 
     def __init__(self, n: StableHLONode, constant: set[int], stacks: Stacks | None) -> None:
@@ -52,8 +60,11 @@ class _Iterations:
         self.lines, self.places = self._carriers([reads[v] for v in self.sizes])
 
     def _carriers(self, sizes: list[Expr]) -> tuple[list[Expr], list[tuple[int, int]]]:
-        """Return new tensors that have sizes as dims, and where each size is found: the index of a
-        read tensor or a new one, and the axis.
+        """Return the tensors whose shapes carry the sizes into the loop.
+
+        The results are new vectors, and for each size (index, axis) of a tensor that has it. The
+        index counts the tensors that the loop reads, then the new vectors. A vector is created only
+        if no tensor has the size.
         """
         n, lines = self.n, list[Expr]()
         known = [(n.formulas(x), k) for k, x in enumerate(self.tensors.values())]
@@ -86,7 +97,7 @@ class _Iterations:
         return [found.get(k, n[k]) for k in range(len(n))]
 
     def _bound(self, fixed: list[Expr]) -> dict[Any, Expr]:
-        """Return the values that the regions read."""
+        """Return the expression of each outer value in a region, for the read tensors ``fixed``."""
         n = self.n
         found = dict(zip(self.tensors, fixed, strict=False)) | self.literals
         for v, (k, axis), dtype in zip(self.sizes, self.places, self.kinds, strict=True):
@@ -94,7 +105,7 @@ class _Iterations:
         return found
 
     def _given(self, region: int, fixed: list[Expr], state: list[Expr]) -> list[Expr]:
-        """Return the arguments of a region."""
+        """Return the arguments of a region, for the read tensors and the state."""
         bound, found = self._bound(fixed), dict(zip(self.changing, state, strict=True))
         arguments = self.n.block(region).arguments
         if self.stacks is not None:
@@ -122,14 +133,14 @@ class _Iterations:
 
 
 def _is_size(n: StableHLONode, x: Expr) -> bool:
-    """Return whether a value is a dim: a non-negative integer computed from dims."""
+    """Return whether a value is a nonnegative integer scalar that is computed from dims."""
     if n.rank(x) or not n.dtype(x).startswith(("int", "uint")):
         return False
     return n.infer.is_formula(x) and n.infer.is_natural(x)
 
 
 def _branches(n: StableHLONode, cond: Expr, first: int, second: int) -> list[Expr]:
-    """Return the results of one of two regions."""
+    """Return the results of region ``first`` if ``cond`` holds, else of region ``second``."""
     reads = n.outer(first, second)
 
     def branch(region: int, given: list[Expr]) -> list[Expr]:
@@ -148,7 +159,7 @@ def _if(n: StableHLONode) -> list[Expr]:
 
 
 def _case(n: StableHLONode) -> list[Expr]:
-    """Convert case: an index out of range selects the last region."""
+    """Convert case; an index that is out of range selects the last region."""
     count = len(list(n.op.regions))
     index = n.reshape(n[0], [])
     known = n.known(index)
@@ -161,7 +172,10 @@ def _case(n: StableHLONode) -> list[Expr]:
 def _inner(
     n: StableHLONode, bound: dict[Any, Expr], index: Expr, first: int, count: int
 ) -> list[Expr]:
-    """Return the regions from ``first`` on, whose outer values are bound to variables."""
+    """Return the results of the region ``index``, which is at least ``first``, as nested Ifs.
+
+    ``bound`` are the expressions of the outer values that regions read.
+    """
     if first == count - 1:
         return n.run(first, [], bound)
     keys, values = list(bound), [*bound.values(), index]
@@ -176,7 +190,7 @@ def _inner(
 
 
 def _map(n: StableHLONode) -> list[Expr]:
-    """Convert map: its region's operators are element-wise."""
+    """Convert map by applying its region, whose operators are element-wise, to whole tensors."""
     return n.run(0, n.inputs)
 
 

@@ -1,9 +1,10 @@
 """Converters of orthogonal decompositions of real matrices: QR, eigenvalues, singular values.
 
 The last two axes are matrices, all others a batch. JAX emits custom calls of LAPACK for the CPU.
-Eigenvalues and singular values are found by Jacobi rotations of pairs of columns. In a round, each
-column is in one pair; a sweep of rounds has all pairs, as in a tournament (Brent and Luk, 1985).
-Signs of eigenvectors and singular vectors may differ from LAPACK's.
+Eigenvalues and singular values are computed by Jacobi rotations of pairs of columns. In a round,
+each column is in one pair; the rounds of a sweep rotate every pair once, in the order of a
+round-robin tournament (Brent and Luk, 1985). Signs of eigenvectors and singular vectors may differ
+from LAPACK's.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from tvm_disc.frontends.stablehlo.operators.factor import (
     row,
 )
 
-MOST_SWEEPS = 30  # about ten suffice for float64
+MOST_SWEEPS = 30  # limit; float64 converges in about ten sweeps
 
 
 # -- QR --------------------------------------------------------------------------------------------
 
 
 def householder(n: StableHLONode, a: Expr) -> list[Expr]:
-    """Return LAPACK's geqrf: R above reflectors in one matrix, and the factors of reflectors."""
+    """Return the results of LAPACK's geqrf.
+
+    The first is a matrix with R in its upper triangle and the Householder vectors below; the second
+    has the factors tau of the reflectors.
+    """
     rank = n.rank(a)
     count = n.dim("minimum", *n.sizes(a)[-2:])
 
@@ -61,7 +66,10 @@ def householder(n: StableHLONode, a: Expr) -> list[Expr]:
 
 
 def orthogonal(n: StableHLONode, reflectors: Expr, taus: Expr) -> Expr:
-    """Return LAPACK's orgqr: the first columns of Q, as many as ``reflectors`` has."""
+    """Return the result of LAPACK's orgqr: the first columns of Q.
+
+    There are as many columns as ``reflectors`` has.
+    """
     rank = n.rank(reflectors)
     count = n.size(taus, rank - 2)
 
@@ -81,7 +89,7 @@ def orthogonal(n: StableHLONode, reflectors: Expr, taus: Expr) -> Expr:
 
 
 def _identity(n: StableHLONode, like: Expr) -> Expr:
-    """Return matrices with ones on the diagonal, of the shape of others."""
+    """Return matrices of the shape of ``like`` with 1 on the diagonal and 0 elsewhere."""
     ones = n.equal(indices(n, like, -2), indices(n, like, -1))
     return n.where(ones, n.like(1, like), n.full(0, n.sizes(like), n.dtype(like)))
 
@@ -90,9 +98,13 @@ def _identity(n: StableHLONode, like: Expr) -> Expr:
 
 
 class Tournament:
-    """The pairs of a number of columns; with an odd number, one column rests in each round.
+    """The order in which pairs of columns are rotated.
+
+    If the number of columns is odd, one column has no partner in each round.
 
     Attributes:
+        count: the number of columns.
+        places: the number of columns, rounded up to an even number.
         rounds: the number of rounds of a sweep.
     """
 
@@ -102,10 +114,10 @@ class Tournament:
         self.rounds = n.dim("maximum", n.dim("subtract", self.places, 1), 1)
 
     def partners(self, number: Expr) -> Expr:
-        """Return the partner of each column in a round, or the column itself if it rests.
+        """Return the partner of each column in round ``number``, or the column if it has none.
 
-        All columns but the last sit in a circle. Column i meets column ``number - i``, modulo the
-        circle; the one that would meet itself meets the last.
+        This is the circle method: the partner of column i is ``(number - i) mod rounds``. The
+        column that would be its own partner is paired with the last column.
         """
         n, circle = self.n, self.n.scalar(self.rounds)
         at, last = n.arange(self.count), n.scalar(n.dim("subtract", self.places, 1))
@@ -117,10 +129,10 @@ class Tournament:
 
 
 def _tangent(n: StableHLONode, a: Expr, b: Expr, mixed: Expr, active: Expr, first: Expr) -> Expr:
-    """Return the tangent of the angle that makes ``[[a, mixed], [mixed, b]]`` diagonal.
+    """Return the tangent of the rotation that makes ``[[a, mixed], [mixed, b]]`` diagonal.
 
-    It is 0 for pairs that are not active. ``first`` tells the two columns of a pair apart: their
-    tangents have opposite signs.
+    The result is 0 for pairs that are not active. The two columns of a pair have tangents of
+    opposite signs; ``first`` is true for one of them.
     """
     ratio = (b - a) / (mixed * 2)
     sign = n.where(
@@ -130,7 +142,7 @@ def _tangent(n: StableHLONode, a: Expr, b: Expr, mixed: Expr, active: Expr, firs
 
 
 def _rotated(n: StableHLONode, x: Expr, tangent: Expr, partner: Expr, axis: int) -> Expr:
-    """Return matrices whose rows (-2) or columns (-1) are rotated in pairs."""
+    """Return the matrices with their rows (axis -2) or columns (-1) rotated in pairs."""
     rank = n.rank(x)
     t = n.expand(tangent, rank - 1 if axis == -2 else rank - 2)
     return (x - t * n.take(x, partner, rank + axis)) / n.sqrt(t * t + 1)
@@ -146,10 +158,10 @@ def _swept(
     state: list[Expr],
     turn: Callable[[list[Expr], list[Expr], Expr], tuple[list[Expr], Expr]],
 ) -> list[Expr]:
-    """Return the state after sweeps of rounds, until a whole sweep has no active pair.
+    """Repeat rounds until no pair has been active in a whole sweep, and return the state.
 
-    ``turn(fixed, state, partners)`` returns the state after a round and whether each column was
-    active.
+    ``turn(fixed, state, partners)`` returns the state after a round, and for each column whether
+    its pair was active, that is, not yet orthogonal or diagonal.
     """
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
@@ -173,7 +185,10 @@ def _swept(
 
 
 def symmetric(n: StableHLONode, a: Expr, lower: bool) -> list[Expr]:
-    """Return eigenvalues in ascending order, and eigenvectors as columns; one triangle is read."""
+    """Return the eigenvalues of symmetric matrices in ascending order, and eigenvectors as columns.
+
+    Only the lower or the upper triangle of ``a`` is read.
+    """
     rank = n.rank(a)
     order = "greater_equal" if lower else "less_equal"
     a = n.where(op(order, indices(n, a, -2), indices(n, a, -1)), a, n.swapped(a))
@@ -188,7 +203,8 @@ def symmetric(n: StableHLONode, a: Expr, lower: bool) -> list[Expr]:
             n.reduce("sum", n.where(n.equal(indices(n, a, -1), k), a, 0), [rank - 1])
             for k in (indices(n, a, -2), across)
         )
-        # Rounding makes the matrix asymmetric; both columns of a pair need the same number.
+        # Rounding errors make the matrix asymmetric, but both columns of a pair must use the same
+        # off-diagonal element.
         mixed = (mixed + n.take(mixed, partner, rank - 2)) * 0.5
         other = n.take(own, partner, rank - 2)
         pair = op("not_equal", partner, at)
@@ -202,13 +218,13 @@ def symmetric(n: StableHLONode, a: Expr, lower: bool) -> list[Expr]:
 
 
 def _diagonal(n: StableHLONode, a: Expr) -> Expr:
-    """Return the element on the diagonal of each row, 0 for rows beyond it."""
+    """Return the diagonal element of each row, or 0 for rows below the square part."""
     here = n.equal(indices(n, a, -2), indices(n, a, -1))
     return n.reduce("sum", n.where(here, a, 0), [n.rank(a) - 1])
 
 
 def _ordered(n: StableHLONode, values: Expr, *matrices: Expr, ascending: bool) -> list[Expr]:
-    """Return ``values`` sorted, and the columns of each matrix in the same permutation."""
+    """Return ``values`` sorted, and each matrix with its columns permuted in the same way."""
     axis = n.rank(values) - 1
     order = op("argsort", values, axis=axis, is_ascend=ascending, dtype="int64")
     found = [op("gather", values, order, axis=axis)]
@@ -254,10 +270,11 @@ def singular(n: StableHLONode, a: Expr, full: bool) -> list[Expr]:
 
 
 def _bases(n: StableHLONode, values: Expr, w: Expr, v: Expr, full: bool) -> list[Expr]:
-    """Return the results of a singular value decomposition of ``a v = w``, whose columns are
-    orthogonal and in order.
+    """Return singular values, U, and the transpose of V, for ``a v = w``.
 
-    The bases are completed by reflectors: R is diagonal, its signs are those of columns of Q.
+    The columns of ``w`` are orthogonal, with ``values`` as norms in descending order. U is the Q of
+    the QR decomposition of ``w``, which also completes the basis. As R is diagonal, the signs of
+    its elements are moved to the columns of Q.
     """
     rank = n.rank(w)
     rows, columns = n.sizes(w)[-2:]
@@ -276,7 +293,7 @@ def _bases(n: StableHLONode, values: Expr, w: Expr, v: Expr, full: bool) -> list
 
 
 def _resized(n: StableHLONode, x: Expr, columns: Dim) -> Expr:
-    """Return matrices with another number of columns; new ones repeat the last."""
+    """Return matrices of the given number of columns; additional columns repeat the last one."""
     last = n.scalar(n.dim("subtract", n.size(x, n.rank(x) - 1), 1))
     return n.take(x, n.minimum(n.arange(columns), last), n.rank(x) - 1)
 

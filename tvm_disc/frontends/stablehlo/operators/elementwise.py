@@ -54,7 +54,7 @@ _COMPARISONS = {
 
 
 def unary(name: str) -> Convert:
-    """Return the converter of an operator of one operand, by the name of Relay's."""
+    """Return the converter of an operator to the Relay operator ``name`` of one operand."""
     return lambda n: op(name, n[0])
 
 
@@ -63,7 +63,7 @@ def _binary(name: str) -> Convert:
 
 
 def _for_bools(name: str, logical: str) -> Convert:
-    """Return the converter of an operator that is a logical one on bools."""
+    """Return the converter to the Relay operator ``name``, or to ``logical`` for bools."""
     return lambda n: op(logical if n.dtype(n[0]) == "bool" else name, n[0], n[1])
 
 
@@ -72,12 +72,12 @@ def _not(n: StableHLONode) -> Expr:
 
 
 def _divide(n: StableHLONode) -> Expr:
-    """Convert division; that of integers truncates."""
+    """Convert division; integer division rounds towards zero."""
     return op("divide" if is_float(n.dtype(n[0])) else "trunc_divide", n[0], n[1])
 
 
 def _power(n: StableHLONode) -> Expr:
-    """Convert power; small constant exponents of floats become multiplications."""
+    """Convert power; constant exponents 1, 2 and 3 of floats become multiplications."""
     known = n.known(n[1])
     if known is not None and known.size and is_float(n.dtype(n[0])):
         value = float(known.reshape(-1)[0])
@@ -101,19 +101,22 @@ def _compare(n: StableHLONode) -> Expr:
 
 
 def ordered(n: StableHLONode, x: Expr) -> Expr:
-    """Return integers in the total order of floats of IEEE 754: -NaN, -inf, -0, 0, inf, NaN."""
+    """Return integers with the order of the floats in IEEE 754's total order.
+
+    That order is -NaN, -inf, ..., -0, 0, ..., inf, NaN.
+    """
     width = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}[n.dtype(x)]
     bits = op("reinterpret", x, dtype=f"int{width}")
     return n.where(bits < 0, op("bitwise_xor", bits, n.like((1 << (width - 1)) - 1, bits)), bits)
 
 
 def _clamp(n: StableHLONode) -> Expr:
-    """Convert clamp; limits may be single elements."""
+    """Convert clamp; the limits may be scalars, which broadcast."""
     return op("minimum", op("maximum", n[1], n[0]), n[2])
 
 
 def convert(n: StableHLONode) -> Expr:
-    """Convert a cast; a bool is whether a number is not zero."""
+    """Convert a cast; a cast to bool tests for nonzero."""
     dtype = n.out_dtype()
     if dtype == "bool" and n.dtype(n[0]) != "bool":
         return n.not_equal(n[0], n.like(0, n[0]))
@@ -121,7 +124,10 @@ def convert(n: StableHLONode) -> Expr:
 
 
 def _bitcast(n: StableHLONode) -> Expr:
-    """Convert a reinterpretation of bits; the last axis holds the parts of wider elements."""
+    """Convert bitcast_convert.
+
+    If the widths differ, one wide element corresponds to a last axis of narrow elements.
+    """
     dtype, found = n.out_dtype(), n.dtype(n[0])
     if "bool" in (dtype, found):
         raise Unsupported(f"from {found} to {dtype}: a bool has no defined bits; use a comparison")
@@ -146,7 +152,7 @@ def _bytes(dtype: str) -> int:
 
 
 def _shift(name: str) -> Convert:
-    """Return the converter of a shift; all bits are shifted out from the type's width on."""
+    """Return the converter of a shift; a shift by at least the type's width shifts out all bits."""
 
     def row(n: StableHLONode) -> Expr:
         x, count = n[0], n[1]
@@ -191,7 +197,7 @@ def angle(n: StableHLONode, y: Expr, x: Expr) -> Expr:
 
 
 def _is_negative(n: StableHLONode, x: Expr) -> Expr:
-    """Return whether the sign bit is set."""
+    """Return whether the sign bit is set, also for -0 and NaN."""
     width = 8 * _bytes(n.dtype(x))
     return op("reinterpret", x, dtype=f"int{width}") < 0
 
@@ -201,7 +207,7 @@ def _select(n: StableHLONode) -> Expr:
 
 
 def _popcnt(n: StableHLONode) -> Expr:
-    """Count bits by sums of neighbouring fields, in 64 bits (Warren, Hacker's Delight, 5-1)."""
+    """Count the bits that are 1 by adding adjacent bit fields (Warren, Hacker's Delight, 5-1)."""
     dtype = n.dtype(n[0])
     width = 8 * _bytes(dtype)
     x = n.cast(op("reinterpret", n[0], dtype=f"uint{width}"), "uint64")
@@ -241,9 +247,10 @@ def _cbrt(n: StableHLONode) -> Expr:
 
 
 def _precision(n: StableHLONode) -> Expr:
-    """Convert reduce_precision: round to fewer bits of mantissa, to even, and limit the exponent.
+    """Convert reduce_precision: round to a format with fewer bits of mantissa and exponent.
 
-    Numbers below the smallest normal one become 0, numbers above the largest one infinity.
+    Ties are rounded to even. Numbers below the smallest normal number of the format become 0,
+    numbers above the largest one become infinite.
     """
     x, dtype = n[0], n.dtype(n[0])
     exponent, mantissa = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))

@@ -1,4 +1,4 @@
-"""Converters of factorizations and triangular systems of matrices, as loops over columns.
+"""Converters of matrix factorizations and of triangular solves, as loops over columns or rows.
 
 The last two axes are matrices, all others a batch. JAX emits custom calls of LAPACK for the CPU.
 """
@@ -16,23 +16,26 @@ Pair = tuple[list[Expr], list[Expr]]
 
 
 def indices(n: StableHLONode, x: Expr, axis: int) -> Expr:
-    """Return the index along the rows (-2) or columns (-1) of matrices, to compare with."""
+    """Return the row numbers (axis -2) or column numbers (-1), in a shape that broadcasts to ``x``."""
     rank = n.rank(x)
     return n.along(n.arange(n.size(x, rank + axis)), rank + axis, rank)
 
 
 def column(n: StableHLONode, x: Expr, t: Expr) -> Expr:
-    """Return column t, as matrices of one column."""
+    """Return column ``t`` of each matrix, with a last axis of length 1."""
     return n.expand(n.take(x, t, n.rank(x) - 1), n.rank(x) - 1)
 
 
 def row(n: StableHLONode, x: Expr, t: Expr) -> Expr:
-    """Return row t, as matrices of one row."""
+    """Return row ``t`` of each matrix, with a second last axis of length 1."""
     return n.expand(n.take(x, t, n.rank(x) - 2), n.rank(x) - 2)
 
 
 def cholesky(n: StableHLONode, a: Expr, lower: bool) -> Expr:
-    """Return the factor of positive definite matrices, of which one triangle is read."""
+    """Return the Cholesky factor of positive definite matrices.
+
+    Only the lower or the upper triangle of ``a`` is read.
+    """
     a = a if lower else n.swapped(a)
 
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
@@ -53,12 +56,15 @@ def cholesky(n: StableHLONode, a: Expr, lower: bool) -> Expr:
 def triangular_solve(
     n: StableHLONode, a: Expr, b: Expr, left: bool, lower: bool, unit: bool, transposed: bool
 ) -> Expr:
-    """Return x with ``op(a) x = b``, or ``x op(a) = b``; one triangle of ``a`` is read."""
-    if transposed == left:  # op(a) x = b with op a transposition; x a = b is a^T x^T = b^T
+    """Return the solution of ``op(a) x = b`` if ``left``, else of ``x op(a) = b``.
+
+    ``op`` is the transposition if ``transposed``. Only one triangle of ``a`` is read.
+    """
+    if transposed == left:  # a^T x = b; or x a = b, which is a^T x^T = b^T
         a, lower = n.swapped(a), not lower
     b = b if left else n.swapped(b)
     rank = n.rank(a)
-    if not lower:  # from the last row to the first
+    if not lower:  # solve from the last row to the first
         a = op("reverse", op("reverse", a, axis=rank - 1), axis=rank - 2)
         b = op("reverse", b, axis=rank - 2)
 
@@ -77,7 +83,7 @@ def triangular_solve(
 
 
 def lu(n: StableHLONode, a: Expr) -> list[Expr]:
-    """Return the factors of ``P a = L U`` in one matrix, and the row that each step exchanges."""
+    """Return L and U of ``P a = L U`` in one matrix, and the pivot row of each step."""
     rank = n.rank(a)
 
     def step(t: Expr, fixed: list[Expr], now: list[Expr]) -> Pair:
@@ -120,14 +126,14 @@ def _triangular_solve(n: StableHLONode) -> Expr:
 
 
 def lapack_option(n: StableHLONode, name: str) -> str:
-    """Return an option of LAPACK, which is the code of a letter."""
+    """Return a letter option of LAPACK; the attribute stores its character code."""
     from jaxlib.mlir import ir
 
     return chr(ir.IntegerAttr(n.op.attributes["mhlo.backend_config"][name]).value & 0xFF)
 
 
 def failed(n: StableHLONode, k: int, factor: Expr) -> Expr:
-    """Return LAPACK's status of each matrix: 0, or 1 if its factor has a NaN."""
+    """Return LAPACK's status of each matrix: 0, or 1 if its result ``factor`` has a NaN."""
     rank = n.rank(factor)
     failed = n.reduce("any", n.isnan(factor), [rank - 2, rank - 1])
     return n.cast(failed, n.out_dtype(k))

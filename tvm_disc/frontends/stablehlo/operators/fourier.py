@@ -1,8 +1,8 @@
 """Fourier transforms as matrix products.
 
-A length with a divisor near its root is transformed in two steps (Cooley and Tukey, 1965): products
-with two small matrices, and factors between them. A large prime length is a convolution of the next
-power of two (Bluestein, 1970). Tables are computed in float64.
+A composite length m * k is transformed by two matrix products of lengths m and k, with twiddle
+factors between them (Cooley and Tukey, 1965). A large prime length becomes a convolution whose
+length is a power of two (Bluestein, 1970). The tables of sines and cosines are computed in float64.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from tvm_disc.frontends.stablehlo.node import StableHLONode
 Parts: TypeAlias = tuple[Expr, Expr]
 RealOrParts: TypeAlias = "tuple[Expr, Expr | None]"  # None: the imaginary part is 0
 
-DIRECT = 64  # maximum length that is one product, if it has divisors
-MOST = 1024  # maximum prime length
+DIRECT = 64  # maximum composite length that is transformed by one matrix product
+MOST = 1024  # maximum prime length that is transformed by one matrix product
 
 
 def fourier(n: StableHLONode, kind: str, x: RealOrParts, lengths: Sequence[int]) -> Parts:
-    """Return a transform of the last axes, as StableHLO's ``fft`` defines it.
+    """Return the real and imaginary parts of a transform, as StableHLO's ``fft`` defines it.
 
     Args:
         kind: FFT, IFFT, RFFT or IRFFT.
+        x: the real and imaginary parts of the operand.
+        lengths: the lengths of the last axes, which are transformed.
 
     Raises:
         Unsupported: a length is 0.
@@ -47,14 +49,18 @@ def fourier(n: StableHLONode, kind: str, x: RealOrParts, lengths: Sequence[int])
 
 
 def _line(n: StableHLONode, kind: str, x: RealOrParts, size: int, last: bool) -> Parts:
-    """Return the transform of the last axis; only the last one of a real transform is real."""
+    """Return the transform of the last axis.
+
+    ``last`` means that this is the last axis of the whole transform; only along it a real transform
+    is real.
+    """
     if kind in ("FFT", "RFFT"):
         real, imag = transformed(n, x, size)
         if kind == "RFFT" and last:
             return _first(n, real, size // 2 + 1), _first(n, imag, size // 2 + 1)
         return real, imag
     real, imag = _whole(n, x, size) if kind == "IRFFT" and last else _both(n, x)
-    # the inverse exchanges the parts before and after
+    # the inverse is the forward transform with real and imaginary parts exchanged before and after
     back, front = transformed(n, (imag, real), size)
     return front * (1 / size), back * (1 / size)
 
@@ -65,7 +71,7 @@ def _both(n: StableHLONode, x: RealOrParts) -> Parts:
 
 
 def _whole(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
-    """Return all frequencies of a real signal from the first half."""
+    """Return all frequencies of a real signal; ``x`` has the first half of them."""
     mirrored = [k if k <= size // 2 else size - k for k in range(size)]
     signs = np.array([1.0 if k <= size // 2 else -1.0 for k in range(size)])
     real, imag = (n.take(p, const(mirrored, "int64"), n.rank(p) - 1) for p in _both(n, x))
@@ -77,7 +83,7 @@ def _first(n: StableHLONode, x: Expr, count: int) -> Expr:
 
 
 def transformed(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
-    """Return the transform of the last axis, of ``size`` elements."""
+    """Return the forward transform of the last axis, which has ``size`` elements."""
     factor = _divisor(size) if size > DIRECT else 1
     if factor > 1:
         return _in_two_steps(n, x, factor, size // factor)
@@ -85,12 +91,12 @@ def transformed(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
 
 
 def _divisor(size: int) -> int:
-    """Return the largest divisor up to the root."""
+    """Return the largest divisor of ``size`` that is at most its square root."""
     return next(k for k in range(math.isqrt(size), 0, -1) if size % k == 0)
 
 
 def _product(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
-    """Return the transform as one product with the matrix of both parts."""
+    """Return the transform as one matrix product of the concatenated parts."""
     real, imag = x
     k = np.arange(size)
     cos, sin = _waves(np.outer(k, k), size)
@@ -106,19 +112,19 @@ def _product(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
 
 
 def _waves(turns: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosine and sine of the angles ``2 pi turns / size``."""
+    """Return the cosines and sines of the angles ``2 pi turns / size``."""
     angles = 2 * np.pi * (turns % size) / size
     return np.cos(angles), np.sin(angles)
 
 
 def _turned(n: StableHLONode, x: Parts, cos: np.ndarray, sin: np.ndarray) -> Parts:
-    """Return the product with cos - i sin."""
+    """Return ``x`` multiplied by ``cos - i sin``."""
     (a, b), c, s = x, n.like(cos, x[0]), n.like(sin, x[0])
     return a * c + b * s, b * c - a * s
 
 
 def _in_two_steps(n: StableHLONode, x: RealOrParts, outer: int, inner: int) -> Parts:
-    """Return the transform of ``outer * inner`` elements: lines of ``outer``, then of ``inner``."""
+    """Return the transform of ``outer * inner`` elements by transforms of both lengths."""
     lead = n.sizes(x[0])[:-1]
     axis = len(lead)
 
@@ -139,7 +145,7 @@ def _in_two_steps(n: StableHLONode, x: RealOrParts, outer: int, inner: int) -> P
 
 
 def _convolved(n: StableHLONode, x: RealOrParts, size: int) -> Parts:
-    """Return the transform as a circular convolution with a chirp."""
+    """Return the transform as a circular convolution with a chirp, by Bluestein's algorithm."""
     width = 1 << (2 * size - 2).bit_length()
     k = np.arange(size)
     cos, sin = _waves(k * k, 2 * size)

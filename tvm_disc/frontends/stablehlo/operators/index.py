@@ -16,15 +16,15 @@ _MODES = {"update": "update", "add": "add", "multiply": "mul", "maximum": "max",
 
 @dataclass(frozen=True)
 class Picks:
-    """How indices select slices of an operand.
+    """The dimension numbers of a gather or scatter: how indices select slices of an operand.
 
     Attributes:
-        window: axes of the result, or of the updates, that run over a slice.
-        collapsed: axes of the operand that slices do not keep.
+        window: axes of the result, or of the updates, that are axes of a slice.
+        collapsed: axes of the operand that are removed from slices.
         mapped: the operand's axis of each component of an index.
-        depth_axis: the axis of the indices that holds the components.
-        batch: axes of the operand that are indexed by their own position, paired with ``along``.
-        along: the axes of the indices that ``batch`` is paired with.
+        depth_axis: the axis of the indices along which the components of an index are stored.
+        batch: batch axes of the operand.
+        along: the batch axes of the indices, in the order of ``batch``.
     """
 
     window: tuple[int, ...]
@@ -36,7 +36,7 @@ class Picks:
 
 
 def _coordinates(n: StableHLONode, picks: Picks, indices: Expr) -> list[Expr]:
-    """Return one int64 tensor of the batch shape for each component of the indices."""
+    """Return the components of the indices, each as an int64 tensor of the batch shape."""
     indices = n.cast(indices, "int64")
     if picks.depth_axis == n.rank(indices):
         return [indices]
@@ -44,25 +44,25 @@ def _coordinates(n: StableHLONode, picks: Picks, indices: Expr) -> list[Expr]:
 
 
 def _spread(n: StableHLONode, x: Expr, places: Sequence[int], rank: int) -> Expr:
-    """Return ``x`` with its axes at ``places`` of a tensor of a rank; other axes have length 1."""
+    """Return ``x`` reshaped to ``rank``: axis i becomes axis ``places[i]``, others are 1."""
     own = dict(zip(places, n.sizes(x), strict=True))
     return n.reshape(x, [own.get(k, 1) for k in range(rank)])
 
 
 @dataclass(frozen=True)
 class Positions:
-    """The operand's index of every element of a result or of updates.
+    """The index in the operand of every element of the result, or of the updates.
 
     Attributes:
-        starts: for each axis of the operand, the start of its slice; None for 0.
-        offsets: for each axis of the operand, the offset in the slice; None for 0.
+        starts: for each axis of the operand, the start of the slice; None means 0.
+        offsets: for each axis of the operand, the offset in the slice; None means 0.
     """
 
     starts: list[Expr | None]
     offsets: list[Expr | None]
 
     def of(self, axis: int) -> Expr | None:
-        """Return the index along an axis; None for 0."""
+        """Return the index along an axis; None means 0."""
         a, b = self.starts[axis], self.offsets[axis]
         if a is None or b is None:
             return a if b is None else b
@@ -78,7 +78,10 @@ def _positions(
     sizes: Sequence[Dim],
     clip: bool,
 ) -> Positions:
-    """Return the positions of elements of a tensor of a rank, for slices of given sizes."""
+    """Return the positions in ``x`` of the elements of a result, or of updates, of rank ``rank``.
+
+    ``sizes`` are those of the slices; ``clip`` limits each start so that the slice is in bounds.
+    """
     batch_axes = [k for k in range(rank) if k not in picks.window]
     starts: list[Expr | None] = [None] * n.rank(x)
     for axis, start in zip(picks.mapped, _coordinates(n, picks, indices), strict=True):
@@ -131,7 +134,7 @@ def _gathered(n: StableHLONode, sizes: Sequence[Dim]) -> Expr:
 
 
 def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]) -> Expr:
-    """Return slices that are whole except along one axis."""
+    """Return the result of a gather that selects along one axis, as a take along this axis."""
     [axis] = picks.mapped
     [start] = _coordinates(n, picks, indices)
     last = n.scalar(n.dim("subtract", n.size(x, axis), sizes[axis]))
@@ -143,7 +146,7 @@ def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequen
         if not (isinstance(count, int) and count == 1):
             start = start + n.arange(count)
     made = n.take(x, start, axis)
-    # The axes of the result are now: before the axis, batch, the slice's own, after the axis.
+    # `made` has the axes before `axis`, the batch axes, the slice's axis, and those after `axis`.
     first = list(range(axis))
     middle = list(range(axis, axis + batch))
     rest = list(range(axis + batch, n.rank(made)))
@@ -157,7 +160,7 @@ def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequen
 def _any_gather(
     n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequence[Dim]
 ) -> Expr:
-    """Return slices by the position of every element of the result."""
+    """Return the result of any gather, by the position of each element in the operand."""
     rank = len(n.out_dims())
     found = _positions(n, x, indices, picks, rank, sizes, clip=True)
     places = [p for p in (found.of(a) for a in range(n.rank(x))) if p is not None]
@@ -187,9 +190,9 @@ def _result_dims(
 
 
 def _scatter(n: StableHLONode) -> list[Expr]:
-    """Convert a scatter; updates outside of the operand are dropped.
+    """Convert a scatter; updates whose window is not inside the operand are dropped.
 
-    The operand is flattened, with one more element for the dropped updates.
+    The operand is flattened and extended by one element, to which dropped updates are written.
     """
     from jaxlib.mlir.dialects import stablehlo
 
@@ -264,7 +267,7 @@ def _scattered(
 
 
 def _flat_index(n: StableHLONode, places: Sequence[Expr | None], dims: Sequence[Dim]) -> Expr:
-    """Return the row-major index of positions."""
+    """Return the row-major index of a position; None in ``places`` means 0."""
     found: Expr | None = None
     stride: Dim = 1
     for place, size in zip(reversed(places), reversed(dims), strict=True):
@@ -278,7 +281,10 @@ def _flat_index(n: StableHLONode, places: Sequence[Expr | None], dims: Sequence[
 def _scattered_rows(
     n: StableHLONode, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
 ) -> Expr:
-    """Return a scatter of whole rows of one axis; one more row takes the dropped updates."""
+    """Return a scatter of whole slices along one axis.
+
+    The operand is extended by one slice, to which dropped updates are written.
+    """
     [axis] = picks.mapped
     [at] = _coordinates(n, picks, indices)
     size = n.size(x, axis)

@@ -17,7 +17,7 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
 def _dot_general(n: StableHLONode) -> Expr:
-    """Convert a contraction to one batched matmul; the result is batch, left, right dims."""
+    """Convert a contraction to one batched matmul."""
     from jaxlib.mlir.dialects import stablehlo
 
     found = stablehlo.DotDimensionNumbers(n.op.attributes["dot_dimension_numbers"])
@@ -34,9 +34,10 @@ def contraction(
     batch: tuple[Sequence[int], Sequence[int]],
     contracted: tuple[Sequence[int], Sequence[int]],
 ) -> Expr:
-    """Return the sum of products over the contracted axes, with batch, left and right dims.
+    """Return the sum of products over the contracted axes, as one batched matmul.
 
-    Axes of length 1 are left out of the matmul.
+    The result has the batch axes, then the other axes of ``a``, then those of ``b``. ``batch`` and
+    ``contracted`` are the axes of ``a``, and those of ``b``. The matmul has no axes of length 1.
     """
     out = n.out_dtype()
     if n.dtype(a) == "bool":
@@ -49,7 +50,7 @@ def contraction(
     rows, columns = [n.size(a, k) for k in left], [n.size(b, k) for k in right]
     inner = [n.size(a, k) for k in contracted[0]]
     if not batch[0] and len(right) == 1 and len(inner) == 1 and len(left) > 1:
-        # All rows of the left operand form one matrix, whose leading axes stay as they are.
+        # Without batch axes, the leading axes of the left operand need not be merged.
         x = _reduced(n, a, [*left, *contracted[0]])
         made = n.matmul(x, _reduced(n, b, [*contracted[1], *right]), _wide(n, a, out))
     elif columns_first:
@@ -64,7 +65,7 @@ def contraction(
 
 
 def _reduced(n: StableHLONode, x: Expr, axes: Sequence[int]) -> Expr:
-    """Return ``x`` with its axes in order; those that are left out have length 1."""
+    """Return ``x`` with its axes in the order ``axes``; axes not in ``axes`` have length 1."""
     rest = [k for k in range(n.rank(x)) if k not in axes]
     if rest:
         dims = [n.size(x, k) for k in range(n.rank(x)) if k not in rest]
@@ -79,9 +80,9 @@ def _wide_axes(n: StableHLONode, x: Expr, axes: Sequence[int]) -> list[int]:
 
 
 def _is_swapped(n: StableHLONode, batch: int, left: int) -> bool:
-    """Return whether the only reader of the result moves all right axes before the left ones.
+    """Return whether the only reader of the result transposes all right axes before the left axes.
 
-    The matmul is then computed with its operands exchanged, and has no transpose after it.
+    Then the matmul with exchanged operands computes the transposed result directly.
     """
     uses = list(n.op.results[0].uses)
     if (
@@ -97,7 +98,7 @@ def _is_swapped(n: StableHLONode, batch: int, left: int) -> bool:
 
 
 def _wide(n: StableHLONode, x: Expr, out: str) -> str:
-    """Return the element type of the sums if it differs from that of the operands."""
+    """Return ``out``, the dtype of the sums, or "" if it is that of the operands."""
     return "" if n.dtype(x) == out else out
 
 
@@ -108,7 +109,7 @@ def _axes(rank: int, batch: Sequence[int], contracted: Sequence[int]) -> list[in
 def _merged(
     n: StableHLONode, x: Expr, batch: Sequence[Dim], groups: Sequence[Sequence[Dim]]
 ) -> Expr:
-    """Return ``x`` with each group of axes after the batch axes reshaped to one axis."""
+    """Return ``x`` with each group of axes, after the batch axes, merged to one axis."""
     if all(len(g) == 1 for g in groups):
         return x
     return n.reshape(x, [*batch, *(n.product(g) for g in groups)])
@@ -124,7 +125,11 @@ def _dot(n: StableHLONode) -> Expr:
 
 @dataclass(frozen=True)
 class ConvolutionAxes:
-    """Positions of the axes of a convolution: batch or output, features, spatial axes."""
+    """The order of the axes in the operands and the result of a convolution.
+
+    Each tuple has the batch axis, the feature axis and the spatial axes; for the kernel, the axes
+    of output features, of input features and the spatial axes.
+    """
 
     image: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -176,7 +181,7 @@ def _convolved(n: StableHLONode, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
 def _plain(
     n: StableHLONode, x: Expr, w: Expr, pads: Sequence[tuple[Dim, Dim]], groups: int
 ) -> Expr:
-    """Return a convolution of channels-first operands."""
+    """Return the convolution of operands whose channels precede the spatial axes."""
     spatial = n.rank(x) - 2
     ones = [1] * spatial
     strides, left = n.ints("window_strides", ones), n.ints("lhs_dilation", ones)
@@ -203,18 +208,18 @@ def _plain(
     return n.cast(made, n.out_dtype())
 
 
-MOST_TAPS = 64  # maximum number of results of a contraction in one plane
-FEW_ROWS = 16  # number of rows below which the parts of a contraction are joined
+MOST_TAPS = 64  # maximum number of spatial positions of a result that is computed by matmuls
+FEW_ROWS = 16  # if a matmul has fewer rows, those of all positions are joined to one matmul
 
 
 def _by_taps(
     n: StableHLONode, layout: ConvolutionAxes, pads: Sequence[tuple[Dim, Dim]]
 ) -> Expr | None:
-    """Return a convolution by a window of dynamic size as matmuls; None for another one.
+    """Return a convolution whose window has dynamic size, as one matmul per result position.
 
-    The gradient of a filter is one: its window is a gradient of an image, and its result has the
-    few positions of the filter. For each of them, the matmul is over all elements of the window.
-    Few rows are joined to one matmul.
+    JAX computes the gradient of a filter in this way: the window is the gradient of an image, and
+    the result has few positions, those of the filter. Each matmul sums over all elements of the
+    window. Returns None for other convolutions.
     """
     spatial = n.rank(n[0]) - 2
     ones = [1] * spatial
@@ -227,7 +232,7 @@ def _by_taps(
     x = n.transpose(n[0], [layout.image[1], *layout.image[2:], layout.image[0]])
     w = n.transpose(n[1], [layout.kernel[1], *layout.kernel[2:], layout.kernel[0]])
     left = n.ints("lhs_dilation", ones)
-    # Slices end at a multiple of the dilation, so that their size is provably that of the window.
+    # Slices end at a multiple of the dilation: then their sizes are proved to be the window's.
     rest = [d - 1 for d in n.ints("rhs_dilation", ones)]
     low = [0, *(a for a, _ in pads), 0]
     high = [0, *(n.dim("add", b, d) for (_, b), d in zip(pads, rest, strict=True)), 0]
@@ -252,7 +257,7 @@ def _by_taps(
 
 
 def _window_at(n: StableHLONode, x: Expr, w: Expr, tap: Sequence[int]) -> Expr:
-    """Return the elements of ``x`` under the window ``w`` at one position of the result."""
+    """Return the elements of ``x`` that window ``w`` covers at position ``tap`` of the result."""
     ones = [1] * len(tap)
     steps = zip(n.ints("window_strides", ones), n.ints("rhs_dilation", ones), strict=True)
     for k, (stride, dilation) in enumerate(steps):
@@ -265,9 +270,10 @@ def _window_at(n: StableHLONode, x: Expr, w: Expr, tap: Sequence[int]) -> Expr:
 def _batch_grouped(
     n: StableHLONode, layout: ConvolutionAxes, pads: Sequence[tuple[Dim, Dim]]
 ) -> Expr:
-    """Convert a convolution whose batch has groups: group g of the batch gives its own features.
+    """Convert a convolution whose batch is split into groups; each group has separate kernels.
 
-    JAX computes the gradient of a grouped convolution's weights so.
+    The results of the groups are concatenated along the feature axis. JAX uses this form for the
+    gradient of a grouped convolution's weights.
     """
     count = int(n.attr("batch_group_count"))
     x, w = n.transpose(n[0], layout.image), n.transpose(n[1], layout.kernel)

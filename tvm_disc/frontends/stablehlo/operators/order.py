@@ -12,7 +12,7 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
 def _sort(n: StableHLONode) -> list[Expr]:
-    """Convert a sort by one or several keys: stable sorts from the last key to the first."""
+    """Convert a sort by one or several keys, as one stable sort per key, from the last key on."""
     axis = int(n.attr("dimension", -1)) % n.rank(n[0])
     keys = sort_keys(n.block())
     order: Expr | None = None
@@ -26,7 +26,7 @@ def _sort(n: StableHLONode) -> list[Expr]:
 
 
 def comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
-    """Return a key whose order is the total order of floats, with all zeros and all NaNs equal."""
+    """Return a key for ``x`` in which all zeros are equal, and all NaNs are equal and last."""
     if not is_float(n.dtype(x)) or n.dtype(x) == "bfloat16":
         return x
     zero, nan = n.like(0, x), n.like(float("nan"), x)
@@ -35,9 +35,9 @@ def comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
 
 
 def sort_keys(block: Any) -> list[tuple[int, bool]]:
-    """Return the operand and direction of each key that a comparator compares, in order.
+    """Return (operand, whether ascending) of each key of a sort's comparator, in order.
 
-    JAX compares ``a0 < b0 or (a0 == b0 and (a1 < b1 or ...))``, on normalized floats.
+    JAX's comparators are ``a0 < b0 or (a0 == b0 and (a1 < b1 or ...))``, on normalized floats.
 
     Raises:
         Unsupported: the comparator has another form.
@@ -72,7 +72,7 @@ def _lexicographic(value: object, arguments: list[object]) -> list[tuple[int, bo
 
 
 def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
-    """Return the operand that a comparison compares with itself, and whether by ``<``."""
+    """Return (operand, whether ascending) if a comparison compares two elements of one operand."""
     sign = direction(op_)
     a, b = (_source(v, arguments) for v in op_.operands)
     if a is None or b is None or a // 2 != b // 2 or a == b:
@@ -84,7 +84,7 @@ def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
 
 
 def _source(value: object, arguments: list[object]) -> int | None:
-    """Return the argument that a value is, or is the normalized form of."""
+    """Return the number of the argument that a value is, possibly normalized, or None."""
     if value in arguments:
         return int(arguments.index(value))
     op_ = owner(value)

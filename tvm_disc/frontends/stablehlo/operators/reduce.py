@@ -49,13 +49,13 @@ def _folded(n: StableHLONode, name: str, x: Expr, init: Expr, axes: Sequence[int
             reduction, reduction
         )
         combine = {"any": "logical_or", "all": "logical_and"}[reduction]
-    # Axes of 1 are removed by a view, which a reader that broadcasts the result reverses.
+    # Keep the axes and squeeze them: if the reader broadcasts the result, both reshapes cancel.
     made = n.squeeze(n.reduce(reduction, x, axes, keep=True), axes)
     return made if is_neutral(n, init, name) else op(combine, made, init)
 
 
 def _is_iota(n: StableHLONode, k: int, axis: int) -> bool:
-    """Return whether an operand counts along an axis."""
+    """Return whether operand ``k`` is an iota along ``axis``."""
     owner = n.op.operands[k].owner
     found = getattr(owner, "operation", owner)
     return (
@@ -65,7 +65,7 @@ def _is_iota(n: StableHLONode, k: int, axis: int) -> bool:
 
 
 def _argument(n: StableHLONode, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
-    """Return the extreme elements and their indices; the first NaN is the extreme element."""
+    """Return the extreme elements along an axis and their indices; a NaN is always extreme."""
     x = inputs[0]
     found = n.cast(op(name, x, axis=(axis,), keepdims=False), n.dtype(inputs[1]))
     value = n.reduce("max" if name == "argmax" else "min", x, [axis])
@@ -75,7 +75,7 @@ def _argument(n: StableHLONode, name: str, inputs: Sequence[Expr], axis: int) ->
 def _stepped(
     n: StableHLONode, inputs: Sequence[Expr], inits: Sequence[Expr], axes: Sequence[int]
 ) -> list[Expr]:
-    """Convert a reduction by any function as a loop over one merged axis."""
+    """Convert a reduction by any function to a loop; the reduced axes are merged to one."""
     rank = n.rank(inputs[0])
     kept = [a for a in range(rank) if a not in axes]
     order = [*axes, *kept]
@@ -124,11 +124,17 @@ def windowed(
     pads: Sequence[tuple[Dim, Dim]],
     combine: Combine,
 ) -> Expr:
-    """Return a reduction over windows by an operator, or a cumulative one by any function.
+    """Return a reduction over windows, whose size and strides may be dims.
+
+    Args:
+        n: the operation; its first operands are the tensor and the initial value.
+        name: the operator of ``MONOIDS`` that combines elements, or None for any other function.
+        size: the size of a window; other arguments are those of StableHLO's ``reduce_window``.
+        combine: applies the function to two tensors.
 
     Raises:
-        Unsupported: the function is no such operator; or the windows have a dynamic size and are
-            not those of a cumulative reduction.
+        Unsupported: the reduction is not cumulative, and ``name`` is None or a size or stride is
+            dynamic.
     """
     x, init = n[0], n[1]
     plain = name is None or is_neutral(n, init, name)
@@ -138,7 +144,8 @@ def windowed(
     if name is None:
         raise Unsupported("windows of a dynamic size, combined by a function that is no operator")
     low, high = [a for a, _ in pads], [b for _, b in pads]
-    # XLA leaves padding out, where StableHLO's specification counts it as initial values.
+    # Pad with the neutral element, because XLA ignores padding. In StableHLO's specification,
+    # padding has the initial value.
     x = padded(
         n,
         x,
@@ -152,10 +159,10 @@ def windowed(
 
 
 def _fixed(values: Sequence[Dim]) -> list[int]:
-    """Return numbers.
+    """Return the values as integers.
 
     Raises:
-        Unsupported: one of them depends on a dim.
+        Unsupported: a value is not known at compile time.
     """
     found = [v for v in values if isinstance(v, int)]
     if len(found) < len(values):
@@ -166,7 +173,7 @@ def _fixed(values: Sequence[Dim]) -> list[int]:
 def _slid(
     n: StableHLONode, name: str, x: Expr, size: list[int], strides: list[int], dilations: list[int]
 ) -> Expr:
-    """Return a reduction over windows of a padded tensor, by pooling or one axis at a time."""
+    """Return a reduction over windows of a padded tensor, as pooling or axis by axis."""
     pooled = _pooled(n, name, x, size, strides, dilations)
     if pooled is not None:
         return pooled
@@ -192,7 +199,7 @@ def _pooled(
     strides: list[int],
     dilations: list[int],
 ) -> Expr | None:
-    """Return sums and maxima over 1 to 3 axes as pooling, which is one kernel; else None."""
+    """Return float32 sums or maxima over 1 to 3 axes as one pooling operator, or None."""
     axes = [a for a, k in enumerate(size) if k != 1]
     others = [a for a in range(n.rank(x)) if a not in axes]
     if name not in ("add", "maximum") or n.dtype(x) != "float32":
@@ -227,7 +234,10 @@ def _running(
     dilations: Sequence[Dim],
     pads: Sequence[tuple[Dim, Dim]],
 ) -> int | None:
-    """Return the axis along which windows cover all elements up to each one, or from it on."""
+    """Return the axis of a cumulative reduction, or None if the reduction is not cumulative.
+
+    The window of each element then has all elements up to it, or all from it on.
+    """
     moved = [a for a, k in enumerate(size) if not (isinstance(k, int) and k == 1)]
     plain = all(v == 1 for v in (*strides, *base, *dilations) if isinstance(v, int))
     if len(moved) != 1 or not plain or n.dtype(x) == "bool":
@@ -252,7 +262,7 @@ def _cumulated(
     pads: Sequence[tuple[Dim, Dim]],
     combine: Combine,
 ) -> Expr:
-    """Return the reduction of all elements up to each one, or from each one on."""
+    """Return the cumulative reduction along an axis, forwards or backwards."""
     backwards = n.equal_dims(pads[axis][0], 0)
     x = op("reverse", x, axis=axis) if backwards else x
     operator = {"add": "cumsum", "multiply": "cumprod"}.get(name or "")

@@ -1,4 +1,4 @@
-"""Recognition of the functions that reductions, windows and scatters combine elements with."""
+"""Recognizes the functions by which reductions, windows and scatters combine elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_disc.frontends.calc import Expr, greatest_of, least_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.relay.ops.algebra import Number
 
-# Relay's element-wise operator, and its reduction, by StableHLO's operator.
+# For each StableHLO operator, Relay's element-wise operator and Relay's reduction.
 MONOIDS = {
     "add": ("add", "sum"),
     "multiply": ("multiply", "prod"),
@@ -20,7 +20,7 @@ MONOIDS = {
 
 
 def monoid(block: Any) -> str | None:
-    """Return the operator that a block on two elements applies; None for any other block."""
+    """Return the operator if a block only applies one of ``MONOIDS`` to its two arguments."""
     ops = [op.operation for op in block.operations]
     if len(ops) != 2 or len(block.arguments) != 2 or len(ops[1].operands) != 1:
         return None
@@ -31,9 +31,9 @@ def monoid(block: Any) -> str | None:
 
 
 def combiners(block: Any) -> list[str | None]:
-    """Return the operator by which a scatter combines each of its operands with its updates.
+    """Return, for each operand of a scatter, the operator that combines an element and an update.
 
-    "update" is the update itself; None is any other function.
+    "update" means that the update replaces the element; None means any other function.
     """
     ops = [op.operation for op in block.operations]
     count = len(block.arguments) // 2
@@ -51,7 +51,7 @@ def combiners(block: Any) -> list[str | None]:
 
 
 def is_neutral(n: StableHLONode, init: Expr, name: str) -> bool:
-    """Return whether an initial value does not change the result of a reduction."""
+    """Return whether the initial value is known to be the neutral element of ``name``."""
     known = n.known(init)
     if known is None:
         return False
@@ -59,7 +59,7 @@ def is_neutral(n: StableHLONode, init: Expr, name: str) -> bool:
 
 
 def neutral(dtype: str, name: str) -> Number:
-    """Return the value that does not change the result of a reduction."""
+    """Return the neutral element of the operator ``name`` for a dtype."""
     if name in ("maximum", "minimum"):
         return least_of(dtype) if name == "maximum" else greatest_of(dtype)
     return {"add": 0, "multiply": 1, "and": True, "or": False}[name]

@@ -10,12 +10,12 @@ from tvm_disc.frontends.stablehlo.table import OperationRow
 
 
 def result_dims(n: StableHLONode, shape: int) -> list[Dim]:
-    """Return the dims of a result: its static ones, and the others from an operand."""
+    """Return the dims of the result; dynamic ones are read from operand ``shape``."""
     return n.completed(n.out_dims(), n.entries(shape, "a shape"))
 
 
 def broadcast_to(n: StableHLONode, x: Expr, axes: Sequence[int], dims: Sequence[Dim]) -> Expr:
-    """Return ``x``, whose axes become ``axes`` of the result, broadcast to a shape."""
+    """Return ``x`` broadcast to the shape ``dims``; its axis i becomes axis ``axes[i]``."""
     order = sorted(range(len(axes)), key=lambda k: axes[k])
     x = n.transpose(x, order)
     own = dict(zip(sorted(axes), n.sizes(x), strict=True))
@@ -33,7 +33,7 @@ def _dynamic_broadcast(n: StableHLONode) -> Expr:
 
 
 def _broadcast(n: StableHLONode) -> Expr:
-    """Convert broadcast, which adds axes in front."""
+    """Convert broadcast, which prepends axes."""
     dims = [*n.ints("broadcast_sizes"), *n.sizes(n[0])]
     first = len(dims) - n.rank(n[0])
     return broadcast_to(n, n[0], range(first, len(dims)), dims)
@@ -51,7 +51,7 @@ def _slice(n: StableHLONode) -> Expr:
 def _real_dynamic_slice(n: StableHLONode) -> Expr:
     """Convert a slice whose limits are operands.
 
-    A static dim of the result is the length of the slice, whose end then need not be proved.
+    If a dim of the result is static, the slice has this length, and the end is not read.
     """
     x, want = n[0], n.out_dims()
     begins, ends, steps = (n.entries(k, "the limits of a slice") for k in (1, 2, 3))
@@ -69,14 +69,14 @@ def _real_dynamic_slice(n: StableHLONode) -> Expr:
 
 
 def _count(n: StableHLONode, begin: Dim, end: Dim, step: Dim) -> Dim:
-    """Return the number of begin, begin + step, ... below end."""
+    """Return the number of elements of the slice ``begin:end:step``."""
     step = n.dim("maximum", step, 1)
     last = n.dim("add", n.dim("subtract", end, begin), n.dim("subtract", step, 1))
     return n.length(n.scalar(n.dim("maximum", n.dim("floor_divide", last, step), 0)))
 
 
 def _places(n: StableHLONode, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
-    """Return begin, begin + step, ...: the indices of a slice."""
+    """Return the indices begin, begin + step, ..., ``count`` in all."""
     made = n.arange(count)
     if not (isinstance(step, int) and step == 1):
         made = made * n.scalar(step)
@@ -84,7 +84,10 @@ def _places(n: StableHLONode, begin: Dim, count: Dim, step: Dim = 1) -> Expr:
 
 
 def starts(n: StableHLONode, first: int, x: Expr, sizes: Sequence[Dim]) -> list[Dim]:
-    """Return the start indices, operands from ``first`` on, limited so that a slice fits."""
+    """Return the start indices of a slice of ``sizes``, clipped so that it is inside ``x``.
+
+    The operands from ``first`` on are the start indices.
+    """
     found: list[Dim] = []
     for axis, size in enumerate(sizes):
         start = n.cast(n[first + axis], "int64")
@@ -106,7 +109,7 @@ def _dynamic_slice(n: StableHLONode) -> Expr:
 
 
 def _update_slice(n: StableHLONode) -> Expr:
-    """Convert dynamic_update_slice: each element is read from the update or from the operand."""
+    """Convert dynamic_update_slice to a select between the update and the operand."""
     x, update = n[0], n[1]
     if n.walk.stacks:
         row: Expr | None = n.walk.stacks[-1].write(x, update, n.inputs[2:])
@@ -135,7 +138,7 @@ def _update_slice(n: StableHLONode) -> Expr:
 
 
 def _covers(n: StableHLONode, x: Expr, update: Expr, axis: int) -> bool:
-    """Return whether an update has the length of the whole axis."""
+    """Return whether the update is proved to have the length of the whole axis."""
     a, b = n.formulas(x)[axis], n.formulas(update)[axis]
     return n.same(a, b)
 
@@ -159,7 +162,10 @@ def padded(
     high: Sequence[Dim],
     inner: Sequence[Dim],
 ) -> Expr:
-    """Return ``x`` with ``inner`` fills between elements, then padded; negative widths cut."""
+    """Return ``x`` padded with ``fill``; negative widths ``low`` and ``high`` crop.
+
+    ``inner`` is the number of fills between adjacent elements, for each axis.
+    """
     for axis, gap in enumerate(inner):
         if not (isinstance(gap, int) and gap == 0):
             x = _spread(n, x, fill, axis, gap)
@@ -175,7 +181,7 @@ def padded(
 
 
 def _negative(n: StableHLONode, width: Dim) -> Dim:
-    """Return the number of elements that a width cuts."""
+    """Return the number of elements that a padding width crops: max(-width, 0)."""
     return n.dim("maximum", n.dim("subtract", 0, width), 0)
 
 
@@ -220,7 +226,7 @@ def _reverse(n: StableHLONode) -> Expr:
 
 
 def _set_size(n: StableHLONode) -> Expr:
-    """Convert set_dimension_size to a slice: programs have no dims beyond the size."""
+    """Convert set_dimension_size to a slice, because programs have no padded dims."""
     return n.slice(n[0], int(n.attr("dimension")), 0, n.length(n[1]))
 
 

@@ -1,8 +1,8 @@
-"""Loops that write one row of a result in each iteration, as those of ``jax.lax.scan``.
+"""Loops that write one row of a tensor in each iteration, as those of ``jax.lax.scan``.
 
-Such a loop starts with a tensor of zeros, and iteration i replaces its row i. If every row is
-written, the result is the concatenation of the rows, and no iteration copies the tensor. A loop
-that runs backwards writes row ``limit - 1 - i``.
+JAX's loop starts with a tensor of zeros, and iteration i replaces its row i. If every row is
+written, the converted loop collects the rows, and no iteration copies the tensor. A loop that runs
+backwards writes row ``limit - 1 - i``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tvm_disc.relay.visit import post_order
 
 
 class NotStacked(Unsupported):
-    """Raised if a loop uses a stacked tensor in another way."""
+    """Raised if a loop does not write exactly one row of a stacked tensor, or reads the tensor."""
 
 
 class Stacks:
-    """The stacked tensors of a loop.
+    """The tensors of a loop of which each iteration writes one row.
 
     Attributes:
         counter: the index of the loop value that counts iterations from 0.
         limit: the number of iterations.
-        variables: for each stacked loop value, a variable that denotes it in the body.
-        rows: for each, the row that the iteration writes.
+        variables: for each stacked tensor, the variable that represents it in the body.
+        rows: the keys are the indices of the stacked loop values.
     """
 
     def __init__(self, n: StableHLONode, counter: int, limit: Expr, stacked: list[int]) -> None:
@@ -40,7 +40,11 @@ class Stacks:
 
     @staticmethod
     def of(n: StableHLONode, constant: set[int]) -> Stacks | None:
-        """Return the stacked tensors of a loop that counts up to a limit; None without any."""
+        """Return the tensors of a loop that may be stacked, or None if there are none.
+
+        The loop must count up to a limit, and the first dim of the tensors must be this limit.
+        ``constant`` are the indices of loop values that no iteration changes.
+        """
         found = _counter(n)
         if found is None:
             return None
@@ -53,7 +57,7 @@ class Stacks:
         return Stacks(n, counter, limit, stacked) if stacked else None
 
     def begin(self, index: Expr) -> None:
-        """Start the conversion of an iteration, whose number is ``index``."""
+        """Start the conversion of the body; ``index`` is the expression of the iteration."""
         n = self.n
         self._index, self._written = index, {}
         for k in self.rows:
@@ -64,9 +68,13 @@ class Stacks:
             self._replaced[k] = n.variable(f"stacked_{k}", n[k], ty)
 
     def write(self, tensor: Expr, update: Expr, starts: list[Expr]) -> Expr | None:
-        """Record the row that replaces row ``index`` of a stacked tensor.
+        """Record the row that the iteration writes to ``tensor``, if it is stacked.
 
-        Returns the variable that denotes the new tensor; None if the tensor is not stacked.
+        Returns the variable that represents the tensor after the write, or None if ``tensor`` is
+        not stacked.
+
+        Raises:
+            NotStacked: the update is not exactly the row of the iteration.
         """
         n = self.n
         for k, variable in self.variables.items():
@@ -84,7 +92,7 @@ class Stacks:
         return None
 
     def _covers(self, k: int, update: Expr) -> bool:
-        """Return whether no axis of a row is known to be shorter than that of the tensor."""
+        """Return whether the known dims of a row agree with those of the stacked tensor."""
         pairs = zip(self.n.literals(update)[1:], self.n.literals(self.n[k])[1:], strict=True)
         return all(a is None or b is None or a == b for a, b in pairs)
 
@@ -99,16 +107,18 @@ class Stacks:
         return pair is not None and pair[1] is self._index and n.equal_values(pair[0], self.limit)
 
     def whole(self, k: int, rows: Expr) -> Expr:
-        """Return the stacked tensor of collected rows."""
+        """Return the stacked tensor ``k`` after the loop, from the collected rows."""
         n = self.n
         made = n.reshape(rows, n.sizes(n[k]))
         return op("reverse", made, axis=0) if self._backwards[k] else made
 
     def end(self, results: list[Expr], new: list[Expr]) -> list[Expr]:
-        """Return the rows of an iteration, whose other results are ``new``.
+        """Return the rows that the iteration has written, one for each stacked tensor.
+
+        ``results`` are all results of the body, ``new`` those that are not stacked.
 
         Raises:
-            NotStacked: a stacked tensor has another use, or is not written.
+            NotStacked: a stacked tensor is not written, or is read.
         """
         rows = []
         for k in self.rows:
@@ -122,7 +132,7 @@ class Stacks:
 
 
 def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
-    """Return the index of the loop value that counts from 0 while it is less than a limit."""
+    """Return (index, limit) if a loop value counts 0, 1, ... while it is less than a limit."""
     cond, body = n.block(0), n.block(1)
     last = list(cond.operations)[-1].operation
     compare = owner(last.operands[0])
@@ -148,14 +158,14 @@ def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
 
 
 def _difference(x: Expr) -> tuple[Expr, Expr] | None:
-    """Return the operands of a subtraction; None for another expression."""
+    """Return the operands of a subtraction, or None for any other expression."""
     if isinstance(x, ast.Call) and getattr(x.op, "name", "") == "subtract":
         return x.args[0], x.args[1]
     return None
 
 
 def _reads(exprs: list[Expr], own: set[int]) -> bool:
-    """Return whether expressions read one of some variables."""
+    """Return whether the expressions contain a variable whose ``id`` is in ``own``."""
     return any(id(x) in own for x in post_order(*exprs))
 
 

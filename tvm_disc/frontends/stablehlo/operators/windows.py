@@ -1,4 +1,6 @@
-"""Converters of batch normalization, of windows with several operands, and of their gradient."""
+"""Converters of batch normalization, of windows combined by any function, and of gradients of
+pooling.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from tvm_disc.frontends.stablehlo.operators.reducers import monoid
 from tvm_disc.frontends.stablehlo.operators.shape import padded
 from tvm_disc.frontends.stablehlo.table import OperationRow
 
-MOST_TAPS = 128  # maximum number of elements of a window that is expanded
+MOST_TAPS = 128  # maximum number of elements of a window; one slice is emitted for each
 
 
 class Windows:
-    """The positions of a window of fixed size in padded tensors."""
+    """Windows of constant size over padded tensors; ``places`` are the positions in a window."""
 
     def __init__(
         self, size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
@@ -37,7 +39,7 @@ class Windows:
         return found
 
     def tap(self, n: StableHLONode, x: Expr, place: Sequence[int]) -> Expr:
-        """Return the elements at one place of all windows."""
+        """Return the elements at position ``place`` of all windows, one for each window."""
         counts = self.counts(n, x)
         for a, (t, s, d) in enumerate(zip(place, self.strides, self.dilations, strict=True)):
             if self.size[a] == 1 and s == 1:
@@ -53,7 +55,7 @@ def folded(
     base: Sequence[int],
     pads: Sequence[tuple[Dim, Dim]],
 ) -> list[Expr]:
-    """Return a reduction over windows by any function; XLA leaves padding and gaps out."""
+    """Return a reduction over windows by any function; like XLA, it ignores padding and gaps."""
     count = len(n) // 2
     inits = n.inputs[count:]
     low, high, gaps = [a for a, _ in pads], [b for _, b in pads], [b - 1 for b in base]
@@ -72,7 +74,7 @@ def folded(
 def _valid(
     n: StableHLONode, x: Expr, low: Sequence[Dim], high: Sequence[Dim], gaps: Sequence[int]
 ) -> Expr | None:
-    """Return which elements of a padded tensor are not padding; None if all are."""
+    """Return a mask of the padded tensor that is false for padding, or None without padding."""
     if not any(isinstance(k, Expr) or k != 0 for k in (*low, *high, *gaps)):
         return None
     inside = n.full(1, n.sizes(x), "bool")
@@ -80,9 +82,10 @@ def _valid(
 
 
 def _select_and_scatter(n: StableHLONode) -> Expr:
-    """Convert the gradient of a pooling: each source goes to the element that its window selects.
+    """Convert select_and_scatter, the gradient of pooling.
 
-    Elements of the padding are not selected. Sources are added by one sum over the window's places.
+    Each source element is added to the element of ``x`` that its window selects; padding is not
+    selected. The result is a sum with one term for each position in the window.
     """
     x, source, init = n.inputs
     rank = n.rank(x)
@@ -112,7 +115,7 @@ def _select_and_scatter(n: StableHLONode) -> Expr:
 
 
 def _chosen(n: StableHLONode, windows: Windows, x: Expr, valid: Expr | None) -> Expr:
-    """Return the number of the place that each window selects."""
+    """Return the position that each window selects, as an index into ``windows.places``."""
     best, at = windows.tap(n, x, windows.places[0]), n.literal(0, "int32")
     reads = n.outer(0)
     known = None if valid is None else windows.tap(n, valid, windows.places[0])
@@ -131,7 +134,7 @@ def _chosen(n: StableHLONode, windows: Windows, x: Expr, valid: Expr | None) -> 
 
 
 def _spread(n: StableHLONode, x: Expr) -> tuple[int, list[int]]:
-    """Return the axis of the features, and all others."""
+    """Return the axis of the features, and a list of the other axes."""
     axis = int(n.attr("feature_index"))
     return axis, [a for a in range(n.rank(x)) if a != axis]
 
