@@ -1,9 +1,9 @@
 """Comparison of two exports of one module: one for general sizes, one with small fixed sizes.
 
-Library code branches on ``size > 1`` even if both branches compute the same. The exporter records
-the taken branch as a guard, and the program would refuse sizes of 0 and 1. The guard is dropped
-if the exports with these sizes compute the same as the general export. If only that with size 1
-does, ``size >= 1`` replaces the guard.
+Library code branches on ``size > 1`` even if both branches compute the same function. The exporter
+records the taken branch as a guard, and the program would refuse sizes of 0 and 1. The guard is
+dropped if the exports for size 0 and for size 1 compute the same as the general export. If only the
+export for size 1 does, ``size >= 1`` replaces the guard.
 """
 
 from __future__ import annotations
@@ -24,21 +24,25 @@ from tvm_disc.typing import ExportedProgram, FxNode, SymExpr, SymInt
 # Operators that are the identity if the result has the operand's shape.
 _SLICE = "aten.slice.Tensor"
 _SELECTING = (_SLICE, "aten.expand.default", "aten.alias.default")
-# Makes strides contiguous. It is not called if they are, as strides of an axis of size 1 may be.
-# It is the identity unless the operand or the copy is written.
+# Returns a contiguous tensor. Tracing omits the operator if the strides are contiguous already,
+# which depends on axes of size 1. It is the identity unless the operand or the copy is written.
 _COPYING = "aten.contiguous.default"
-# Maximum number of exports for fixed sizes; guards that need more remain.
+# Maximum number of exports for fixed sizes. Guards are kept if dropping them needs more exports.
 _MOST_EXPORTS = 8
-# A symbol of PyTorch, and what replaces it.
+# The replacement (an integer or expression) of each symbol of PyTorch.
 Values = Mapping[Any, Any]
-# An input among those of the user, and an axis.
+# (number of the user's input, axis).
 Place = tuple[int, int]
-# Sizes of the axes that are fixed, and of others for which the example is narrowed.
+# Exports the module for given sizes of axes that become fixed, and for given sizes of other axes
+# of the example, which remain dynamic. Returns None if the export fails.
 Special = Callable[[Mapping[Place, int], Mapping[Place, int]], ExportedProgram | None]
 
 
 def excluding_one(guards: Sequence[Recorded]) -> dict[SymExpr, list[Recorded]]:
-    """Return the guards that exclude size 1, or 0 and 1, and change results, by their symbol."""
+    """Return, by symbol, the guards that exclude size 1, or 0 and 1.
+
+    Guards that only concern strides or broadcasting (``tests_only_one``) are omitted.
+    """
     found: dict[Any, list[Recorded]] = {}
     for guard in guards:
         small = _excluded(guard.expr)
@@ -48,10 +52,10 @@ def excluding_one(guards: Sequence[Recorded]) -> dict[SymExpr, list[Recorded]]:
 
 
 def _excluded(expr: SymExpr) -> tuple[SymExpr, list[int]] | None:
-    """Return the symbol and the sizes at which a condition fails, if those are 0 and 1 at most.
+    """Return the symbol of a condition and the sizes for which it fails, if no size above 1 fails.
 
-    A linear inequality that holds for 2 and not for 1 holds for all larger sizes, and a linear
-    "not equal" fails for one size only.
+    Only linear conditions on one symbol are analyzed: an inequality that holds for 2 but not for 1
+    holds for all larger sizes, and "not equal" fails for one size only. Returns None for others.
     """
     import sympy
 
@@ -68,12 +72,11 @@ def _excluded(expr: SymExpr) -> tuple[SymExpr, list[int]] | None:
 
 
 class Agreement:
-    """Finds the guards on sizes of 0 and 1 that the exports for these sizes show to be needless.
+    """Finds guards on sizes of 0 and 1 that are unnecessary, by exports for these sizes.
 
     Args:
         program: an exported program.
-        special: returns the same module exported with some axes of fixed size, or None. The axes
-            are pairs of an input among those of the user and an axis.
+        special: exports the same module with some axes of fixed size, see ``Special``.
     """
 
     def __init__(self, program: ExportedProgram, special: Special) -> None:
@@ -86,9 +89,10 @@ class Agreement:
         self._made: dict[frozenset[tuple[Place, int]], object] = {}
 
     def settled(self) -> dict[str, str]:
-        """Return the texts of guards that callers need not meet, each with a weaker guard, or "".
+        """Return the texts of unnecessary guards, each with a weaker guard that replaces it, or "".
 
-        One size is proved after another: a later proof may use only conditions that remain.
+        The symbols are treated one after another, because a proof may use only guards that have
+        not been removed by an earlier proof.
         """
         import sympy
 
@@ -100,7 +104,7 @@ class Agreement:
             if not self._agrees({size: 1}, conditions):
                 continue
             at_zero = any(0 in (_excluded(g.expr) or (symbol, []))[1] for g in guards)
-            # PyTorch declares its symbols positive; evaluation would make this true.
+            # PyTorch declares its symbols positive, so sympy would evaluate this to true.
             weaker = sympy.Ge(symbol, 1, evaluate=False)
             text = ""
             if at_zero and not self._agrees({size: 0}, conditions):
@@ -112,10 +116,10 @@ class Agreement:
         return found
 
     def _agrees(self, fixed: Mapping[object, int], conditions: Sequence[SymExpr]) -> bool:
-        """Return whether the program is right for some sizes, if the conditions hold.
+        """Return whether the program is valid for the sizes ``fixed`` if the conditions hold.
 
-        If the export for these sizes excludes a small size of another axis, the case that both
-        are small is compared too.
+        If the export for these sizes excludes a size of 0 or 1 of another symbol, the export with
+        both sizes fixed is compared too.
         """
         special = self._export(fixed, conditions)
         if special is None:
@@ -136,13 +140,13 @@ class Agreement:
     def _export(
         self, fixed: Mapping[object, int], conditions: Sequence[SymExpr]
     ) -> ExportedProgram | None:
-        """Return the export with symbols of fixed size.
+        """Return the export in which the symbols of ``fixed`` have these sizes.
 
-        Other axes of the example are narrowed if the conditions require it: a module branches on
-        whether a mask is as long as a cache and the tokens together.
+        Other axes of the example are narrowed if the conditions require it. For example, a module
+        branches on whether the length of a mask is that of the cache plus that of the tokens.
 
-        None if that fails, or if the size of an axis is computed from such a symbol: an example
-        cannot reach it.
+        Returns None if the export fails, or if the size of an axis is an expression of a fixed
+        symbol: no example has that size.
         """
         places: dict[Place, int] = {}
         for symbol, size in fixed.items():
@@ -162,7 +166,7 @@ class Agreement:
         return self._made[key]
 
     def _reading(self, symbol: SymExpr) -> list[Place]:
-        """Return the axes whose size is a symbol; none if others have sizes computed from it."""
+        """Return the axes whose size is ``symbol``, or none if another size is computed from it."""
         found = {p: d for p, d in self._sizes.items() if symbol in getattr(d, "free_symbols", ())}
         return list(found) if all(d == symbol for d in found.values()) else []
 
@@ -170,13 +174,15 @@ class Agreement:
 def narrowed_sizes(
     example: Mapping[SymExpr, int], fixed: Mapping[SymExpr, int], conditions: Sequence[SymExpr]
 ) -> dict[SymExpr, int]:
-    """Return smaller sizes for symbols, so that an example with ``fixed`` meets the conditions.
+    """Return smaller sizes for some symbols, with which the example satisfies the conditions.
 
-    A linear condition that fails is met by one of its symbols, where it becomes an equality.
+    For each linear condition that fails, the size of one symbol is reduced until both sides are
+    equal.
 
     Args:
         example: the sizes of the example, by symbol.
-        fixed: the sizes of some symbols that differ from the example.
+        fixed: sizes that replace those of the example.
+        conditions: the conditions, as sympy expressions.
     """
     import sympy
 
@@ -206,13 +212,13 @@ def unmet(
 ) -> list[SymExpr] | None:
     """Return the conditions under which ``special`` computes the same as ``general``.
 
-    None if the programs differ.
+    Returns None if the programs differ.
 
     Args:
         general: an exported program.
-        special: the same module exported with fixed sizes for the axes of some symbols.
-        fixed: those sizes, by symbol of ``general``.
-        required: conditions on the other symbols that every call meets; they are not returned.
+        special: the same module, exported with fixed sizes of some symbols.
+        fixed: these sizes, by symbol of ``general``.
+        required: conditions that every call satisfies; they are not returned.
     """
     renamed = _renamed(general, special, fixed)
     if renamed is None or not _same_inputs(general, special):
@@ -229,9 +235,9 @@ def unmet(
 
 
 def _replacements(program: ExportedProgram) -> Values:
-    """Return the symbols that the exporter found equal to others, with their replacements.
+    """Return the symbols that the exporter has replaced by others, with their replacements.
 
-    Recorded guards contain the original symbols; shapes contain the replacements.
+    Recorded guards contain the original symbols, but shapes contain the replacements.
     """
     env = environment_of(program)
     return {} if env is None else dict(env.replacements)
@@ -240,7 +246,7 @@ def _replacements(program: ExportedProgram) -> Values:
 def _renamed(
     general: ExportedProgram, special: ExportedProgram, ones: Values
 ) -> dict[SymExpr, SymExpr] | None:
-    """Return the sizes of ``general`` by the symbols of ``special``; None if inputs differ."""
+    """Return the size in ``general`` of each symbol of ``special``, or None if inputs differ."""
     found: dict[Any, Any] = {}
     for a, b in zip(_inputs(general), _inputs(special), strict=True):
         shapes = [getattr(n.meta.get("val"), "shape", ()) for n in (a, b)]
@@ -260,7 +266,7 @@ def _inputs(program: ExportedProgram) -> list[FxNode]:
 
 
 def _same_inputs(general: ExportedProgram, special: ExportedProgram) -> bool:
-    """Return whether inputs and results have the same roles, and constants the same elements."""
+    """Return whether inputs and results have equal kinds and targets, and constants are equal."""
     import torch
 
     signatures = [p.graph_signature for p in (general, special)]
@@ -281,7 +287,7 @@ def _same_inputs(general: ExportedProgram, special: ExportedProgram) -> bool:
 
 
 class _Walk:
-    """The steps of one program, without names and with some symbols replaced."""
+    """A program in a form that can be compared: without node names, and with symbols replaced."""
 
     def __init__(self, program: ExportedProgram, values: Values) -> None:
         self.program, self.values = program, values
@@ -289,7 +295,10 @@ class _Walk:
         self.places: dict[object, int] = {}
 
     def steps(self) -> list[Any]:
-        """Return what every node that makes tensors does; sizes occur as arguments only."""
+        """Return the operator and arguments of every node that returns tensors.
+
+        Nodes that compute sizes, assertions, and operators that are the identity are omitted.
+        """
         found: list[Any] = []
         for node in self.program.graph.nodes:
             if self._is_size(node) or _is_assertion(node):
@@ -304,13 +313,13 @@ class _Walk:
     def _step(self, node: FxNode) -> object:
         if node.op == "placeholder":
             return "input"
-        if node.op == "get_attr":  # a graph of a branch or loop: not compared
+        if node.op == "get_attr":  # the graph of a branch or loop, which differs from every other
             return object()
         target = None if node.op == "output" else node.target
         return target, self._value(self._arguments(node)), self._value(sorted(node.kwargs.items()))
 
     def _arguments(self, node: FxNode) -> list[object]:
-        """Return the positional arguments of a node; those of a slice with its exact bounds."""
+        """Return the positional arguments of a node; the bounds of a slice are normalized."""
         given: list[Any] = list(node.args)
         if str(node.target) != _SLICE:
             return given
@@ -329,7 +338,7 @@ class _Walk:
         return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
 
     def _changes_nothing(self, node: FxNode) -> bool:
-        """Return whether a node selects or copies all of its operand; PyTorch omits some."""
+        """Return whether a node is the identity; whether PyTorch emits these depends on sizes."""
         name = str(node.target)
         if node.op != "call_function" or name not in (*_SELECTING, _COPYING):
             return False
@@ -368,7 +377,7 @@ def _replaced(value: SymExpr | int, values: Values) -> int:
 
 
 def _example_sizes(program: ExportedProgram) -> dict[SymExpr, int]:
-    """Return the sizes of the example, by the symbols that are sizes of axes."""
+    """Return the example's size of each symbol that is the size of an input's axis."""
     found: dict[SymExpr, int] = {}
     for node in _inputs(program):
         for size in getattr(node.meta.get("val"), "shape", ()):

@@ -1,4 +1,4 @@
-"""Run-time conditions on numbers as Relay expressions that refuse a call."""
+"""Run-time checks of conditions on numbers, as Relay expressions that refuse a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tvm_disc.frontends.torch.conditions import keys_of, reads_input
 from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
 from tvm_disc.relay.expr import Expr, Let, Var
 
-# Function from the keys of an input, and the axis of a size, to the number.
+# Returns the number that a condition reads: the size of an axis of an input, or, if the axis is
+# None, the value of an input or symbol. The first argument is the path of keys to the input.
 Read = Callable[[tuple[Any, ...], int | None], Number]
 
 _NODES: Mapping[type, str] = {
@@ -52,10 +53,10 @@ _FUNCTIONS: Mapping[str, str] = {
 
 
 def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
-    """Return the body, preceded by checks that refuse calls in which a condition does not hold.
+    """Return ``body``, preceded by checks that refuse a call if a condition is false.
 
     Raises:
-        Unsupported: a condition has no Relay form; the message quotes it.
+        Unsupported: a condition cannot be expressed in Relay; the message quotes it.
     """
     for text in reversed(texts):
         try:
@@ -129,16 +130,16 @@ class _Evaluation(ast.NodeVisitor):
         return self.read((node.id,), None)
 
     def visit_Subscript(self, node: ast.Subscript) -> Number:
-        """Convert a size of an input, or an input that is a number."""
+        """Convert ``L['x'].size()[0]``, or an input ``L['n']`` that is a number."""
         return self.read(*reads_input(node))
 
     def visit_Attribute(self, node: ast.Attribute) -> Number:
-        """Convert a field of an input that is a number."""
+        """Convert ``L['x'].n``, a field of an input, which is a number."""
         return self.read(keys_of(node), None)
 
 
 def symbol_number(symbols: Symbols, keys: tuple[object, ...], axis: int | None) -> Number:
-    """Return the number that a condition refers to by the name of a symbol.
+    """Return the value of the symbol whose name is ``keys[0]``.
 
     Raises:
         Unsupported: the symbol does not exist, or its value is unknown at the start of the program.

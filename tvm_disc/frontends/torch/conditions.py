@@ -1,10 +1,10 @@
 """Conditions on sizes that PyTorch's exporter records, as text of the constraint language.
 
-A Python decision on a size during tracing (`if n % 2 == 0`, `int(n * 0.2)`) is valid only for sizes
-with the same decision. The exporter records it as a guard: as Python text over the inputs in
-``ExportedProgram._guards_code``, which save and load preserve, and as an expression in the shape
-environment of a program that was not loaded. Assertions inside the graph are expressions too.
-PyTorch prints the expressions, so that one translation handles both.
+If Python code tests a size during tracing (`if n % 2 == 0`, `int(n * 0.2)`), the trace is valid
+only for sizes with the same result. The exporter records the test as a guard in two forms: as
+Python text in ``ExportedProgram._guards_code``, which is also saved and loaded, and as a sympy
+expression in the shape environment, which a loaded program does not have. Assertions in the graph
+are sympy expressions too. Expressions are printed as Python text, so one translation handles all.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.typing import ExportedProgram, SymExpr
 
 Keys = tuple[Any, ...]
-# Function from the keys of an input and an axis to the text of that dim; None as the axis denotes
-# the value of an input that is a number.
+# Returns the text of a dim in the constraint language, for the path of keys to an input and an
+# axis. If the axis is None, the text is that of an input or symbol that is a number.
 Place = Callable[[Keys, int | None], str]
 
 
 class LayoutCondition(Exception):
-    """Raised for a condition on strides or offsets; the caller drops the condition (internal)."""
+    """Raised for a condition on strides or storage offsets, which the caller drops (internal)."""
 
 
 _FUNCTIONS: Mapping[str, str] = {
@@ -51,15 +51,15 @@ _SIGNS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def constraint_of(text: str, place: Place) -> str:
-    """Return the constraint that a guard of PyTorch states.
+    """Return a guard of PyTorch as text of the constraint language.
 
     Args:
         text: the guard, as PyTorch prints it.
-        place: names the inputs that the guard reads. The keys of a symbol are its name alone.
+        place: returns the text of a dim or number. The path of a symbol is ``(name,)``.
 
     Raises:
-        LayoutCondition: the guard is about strides.
-        Unsupported: the constraint language cannot express it; the message quotes the guard.
+        LayoutCondition: the guard is a condition on strides.
+        Unsupported: the constraint language cannot express the guard; the message quotes it.
     """
     try:
         tree = ast.parse(" ".join(text.split()), mode="eval").body
@@ -90,7 +90,7 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 
 def _negated(node: ast.expr) -> ast.expr | None:
-    """Return x if the node is `-1 * x`."""
+    """Return x if the node is `-1 * x`, else None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         factor = node.left
         if isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub):
@@ -133,7 +133,7 @@ class _Translation(ast.NodeTransformer):
         return _balanced(ast.Compare(self.visit(node.left), node.ops, others))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Translate `a + b`; shifts become multiplications, because their precedence differs."""
+        """Translate `a + b`; shifts become products and quotients by powers of 2."""
         a, b, op = self.visit(node.left), self.visit(node.right), node.op
         if isinstance(op, ast.LShift | ast.RShift):
             op = ast.Mult() if isinstance(op, ast.LShift) else ast.FloorDiv()
@@ -167,11 +167,11 @@ class _Translation(ast.NodeTransformer):
         return ast.Call(ast.Name(name), [self.visit(a) for a in node.args], [])
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Translate a size of an input, or an input that is a number."""
+        """Translate ``L['x'].size()[0]``, or an input ``L['n']`` that is a number."""
         return ast.Name(self.place(*reads_input(node)))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Translate a field of an input that is a number."""
+        """Translate ``L['x'].n``, a field of an input, which is a number."""
         return ast.Name(self.place(keys_of(node), None))
 
 
@@ -183,7 +183,9 @@ def _function(node: ast.expr) -> str | None:
 
 
 def reads_input(node: ast.Subscript) -> tuple[Keys, int | None]:
-    """Return the keys of an input, and the axis if its size is read, else None.
+    """Return the path of keys to the input that an expression reads, and an axis.
+
+    The axis is None if the expression is not a size but the input itself.
 
     Raises:
         LayoutCondition: a stride is read.
@@ -222,9 +224,9 @@ class Recorded:
 
     Attributes:
         expr: the condition as a sympy expression.
-        code: the condition as the exporter prints it; empty if it reads no input.
-        place: file and function that evaluated it; empty if unknown.
-        inside: whether that function belongs to PyTorch's implementation of an operator.
+        code: the condition as the exporter prints it; empty if a symbol of it is not an input.
+        place: the file and function that evaluated the condition; empty if unknown.
+        inside: whether this function belongs to PyTorch's implementation of an operator.
     """
 
     expr: Any
@@ -234,22 +236,22 @@ class Recorded:
 
     @property
     def tests_only_one(self) -> bool:
-        """Whether the guard is a test for size 1, or a small array, in PyTorch's implementation.
+        """Return whether PyTorch's implementation tests for size 1, or for less than 2 elements.
 
-        These tests decide strides, contiguity and broadcasting. Programs here have contiguous
-        arrays and broadcast at run time, so that their results do not depend on the outcome.
+        PyTorch selects strides and broadcasting by these tests. Programs have contiguous arrays and
+        broadcast at run time, so that the tests do not affect their results.
         """
         return self.inside and _tests_one(self.expr, self.place)
 
     @property
     def tests_only_zero(self) -> bool:
-        """Whether the guard is a test for size 0 in PyTorch's implementation."""
+        """Return whether the guard is a test for size 0 in PyTorch's implementation."""
         return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
 
 
 # Functions of PyTorch that only decide strides.
 _ABOUT_STRIDES = ("is_contiguous", "check_contiguous_sizes_strides", "convert", "compute_strides")
-# Files and folders of PyTorch that contain implementations of operators rather than modules.
+# Files and folders of PyTorch that implement operators; other files implement modules.
 _IMPLEMENTATIONS = frozenset(
     "_ops.py _prims _prims_common _refs _decomp _meta_registrations.py _subclasses".split()
 )
@@ -267,8 +269,9 @@ def _tests_one(expr: object, place: str) -> bool:
 
 
 def _is_multiple(a: Any, b: Any) -> bool:
-    """Return whether ``a`` is a symbolic multiple of ``b``: two strides that are equal if sizes
-    are 1.
+    """Return whether ``a`` is a symbolic multiple of ``b``, as two strides that differ by a size.
+
+    These are equal if the size is 1.
     """
     if not b.is_number:
         quotient = (a / b).as_numer_denom()
@@ -310,7 +313,10 @@ def _recorded(expr: SymExpr, location: object, env: object) -> Recorded:
 
 
 def code_of(expr: SymExpr, env: Any) -> str:
-    """Return a guard as ``ExportedProgram._guards_code`` has it; empty if it reads no input."""
+    """Return the text of a guard in ``ExportedProgram._guards_code``.
+
+    The text is empty if a symbol of the guard is not an input.
+    """
     from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
 
     sources = env.var_to_sources

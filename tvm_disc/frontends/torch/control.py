@@ -1,4 +1,4 @@
-"""Control flow of PyTorch graphs in Relay: branches, loops, scans.
+"""Converters of PyTorch's control flow: branches, loops and scans.
 
 Outer values that an inner graph reads become operands of a function, so that they are computed
 once, before the branch or the loop.
@@ -22,8 +22,9 @@ def _tensors(m: Maker, operands: Sequence[object]) -> list[Value]:
 
 
 def _pinned(m: Maker, made: Sequence[Value]) -> list[Value]:
-    """Return the results of a loop with the dims that PyTorch infers, where their symbols are
-    known.
+    """Return the results of a loop with the dims that PyTorch infers.
+
+    A result keeps its dims if a symbol of PyTorch's dims is unknown outside the loop.
     """
     found = []
     for x, val in zip(made, m.out, strict=True):
@@ -70,7 +71,7 @@ def _kept(m: Maker, made: Sequence[object], state: Sequence[Value]) -> list[Valu
 
 
 def _changing(body: Any, begin: Sequence[Value]) -> list[Value]:
-    """Return the initial carried values with the dims that they have inside the loop."""
+    """Return the initial carried values, with the dims that the body's graph declares for them."""
     holes = [n for n in body.graph.nodes if n.op == "placeholder"][: len(begin)]
     found = []
     for node, value in zip(holes, begin, strict=True):
@@ -87,7 +88,7 @@ def _scan(
     xs: Sequence[Value],
     additional: Sequence[object] = (),
 ) -> list[Value]:
-    """Return a loop over the first axis; the rows of all iterations are concatenated."""
+    """Return the results of a loop over axis 0 of ``xs``: the last state, and stacked rows."""
     many, carry = len(xs), _tensors(m, init)
 
     def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
@@ -102,7 +103,7 @@ def _scan(
 def _map(
     m: Maker, body: object, xs: Sequence[Value], additional: Sequence[object] = ()
 ) -> list[Value]:
-    """Return a scan without a state."""
+    """Return the results of a scan without a state."""
     return _scan(m, body, [], xs, additional)
 
 

@@ -1,7 +1,7 @@
-"""Removal of dropouts that are identities.
+"""Removal of dropout operators that are the identity (inference, or probability 0).
 
-In eager mode such a dropout returns its operand, so that a write into its result changes the
-operand. PyTorch decomposes it into a copy, which loses the write.
+In eager mode such a dropout returns its operand, so that a write to its result changes the operand.
+PyTorch decomposes it into a copy; then a write to the result would not change the operand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm_disc.typing import ExportedProgram, FxNode
 def without_idle_dropouts(program: ExportedProgram) -> object:
     """Return the program with identity dropouts replaced by their operands.
 
-    A program without writes is returned unchanged: a copy is then equivalent.
+    A program without writes is returned unchanged, because there a copy is equivalent.
     """
     calls = [n for n in program.graph.nodes if n.op == "call_function"]
     writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in calls)

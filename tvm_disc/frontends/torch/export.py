@@ -1,9 +1,9 @@
-"""Export of PyTorch modules on behalf of the user.
+"""Export of PyTorch modules that the user passes to ``build``.
 
 Every dim remains dynamic unless the module fixes it. By default PyTorch specializes sizes 0 and 1
-of the example, and lets derived sizes of 0 and 1 narrow the ranges of dims. Its size-oblivious mode
-does neither. If a module cannot be exported in that mode, less dynamic ways are tried in order,
-and dims that remain 1 are reported.
+of the example, and assumes that sizes computed from dims are not 0 or 1, which narrows the ranges
+of dims. Its size-oblivious mode does neither. If a module cannot be exported in this mode, other
+ways with fewer dynamic dims are tried in order, and dims that are fixed to 1 are reported.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tvm_disc.typing import ExportedProgram, TorchTensor
 
 log = logging.getLogger("tvm_disc")
 
-# How lines of PyTorch's messages begin that concern the debugging of PyTorch.
+# Beginnings of lines of PyTorch's messages that advise on debugging PyTorch.
 _ADVICE = ("For more", "For extended", "For C++", "If you suspect", "consider using", "Caused by:")
-# Axes of size 1 in the example, as (leaf, axis).
+# Axes of size 1 in the example, as (number of the argument's leaf, axis).
 Ones = frozenset[tuple[int, int]]
 
 
@@ -42,11 +42,11 @@ class Exported:
 
     Attributes:
         program: a ``torch.export.ExportedProgram``.
-        oblivious: whether it was traced in PyTorch's size-oblivious mode.
+        oblivious: whether the module was traced in PyTorch's size-oblivious mode.
         notes: sentences for the user about the program.
-        settled: texts of guards that exclude sizes of 0 and 1 for which the module is the same
-            program, each with the weaker guard that replaces it, or "".
-        strict: whether the module's bytecode was analysed instead of run.
+        settled: the texts of guards that exclude sizes of 0 and 1 although the program is valid for
+            them, each with the weaker guard that replaces it, or "".
+        strict: whether PyTorch analyzed the module's bytecode instead of running the module.
     """
 
     program: Any
@@ -61,10 +61,10 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
 
     Args:
         module: a ``torch.nn.Module``.
-        example_inputs: the example call: a tuple of positional inputs, or a mapping of inputs by
-            name.
-        dynamic_shapes: as ``torch.export.export`` takes it; by default every dim of every tensor
-            is dynamic if the module allows it.
+        example_inputs: the arguments of an example call: a tuple of positional inputs, or a mapping
+            of inputs by name.
+        dynamic_shapes: as in ``torch.export.export``; by default every dim of every tensor is
+            dynamic if the module allows it.
 
     Raises:
         TypeMismatch: ``module`` is not a module.
@@ -104,9 +104,7 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
 
 
 def _reason(error: Exception) -> str:
-    """Return PyTorch's message without its advice on environment variables, with the line that
-    failed.
-    """
+    """Return PyTorch's message without its advice, with the source line that raised the error."""
     reason, _, place = str(error).strip().partition("The following call raised this error:")
     lines = [line for line in reason.splitlines() if line.strip()]
     kept = [line for line in lines if not line.lstrip().startswith(_ADVICE)]
@@ -131,7 +129,7 @@ def oblivious(enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep PyTorch from logging failures of an export, which it raises too."""
+    """Suppress PyTorch's log messages about failed exports; it also raises the errors."""
     names = ("torch._guards", "torch.fx.experimental.symbolic_shapes", "torch.export")
     loggers = [logging.getLogger(name) for name in names]
     before = [one.disabled for one in loggers]
@@ -145,7 +143,7 @@ def _unlogged() -> Iterator[None]:
 
 
 class _Tries:
-    """Ways to export one module, the most dynamic first."""
+    """Exports one module in several ways, of which the first has the most dynamic dims."""
 
     def __init__(
         self,
@@ -166,7 +164,7 @@ class _Tries:
             self.module, self.args, self.kwargs = with_named_parameters(
                 self.module, self.args, self.kwargs
             )
-        except (TypeError, ValueError):  # PyTorch reports invalid arguments
+        except (TypeError, ValueError):  # the arguments are invalid; the export raises the error
             return
 
     def first(self, ways: Iterator[Callable[[], Exported | None]]) -> Exported | None:
@@ -178,7 +176,7 @@ class _Tries:
         return None
 
     def ways(self) -> Iterator[Callable[[], Exported | None]]:
-        """Yield the ways in the order in which they are tried."""
+        """Yield functions that export the module, in the order in which they are tried."""
         if self.given is None:
             yield lambda: self._settled(self.ones)
             leading = Ones(place for place in self.ones if place[1] == 0)
@@ -189,20 +187,19 @@ class _Tries:
         else:
             yield lambda: self._made(self.ones, sparing=True)
         yield lambda: self._made(Ones(), sparing=False)
-        # Conditions on sizes that PyTorch cannot prove for the given ranges are an error of the
-        # export. The last way makes them assertions of the program, which are proved or checked on
-        # entry.
+        # If PyTorch cannot prove a condition on sizes for the given ranges, the export fails. This
+        # way makes the conditions assertions of the program, which are proved or checked on entry.
         yield lambda: self._made(Ones(), sparing=False, later=True)
-        # ``int(size)`` and ``len(tensor)`` return an integer of Python if the module is run, which
-        # fixes the size. PyTorch's analysis of the bytecode keeps them symbolic.
+        # When PyTorch runs the module, ``int(size)`` and ``len(tensor)`` return Python integers,
+        # which fixes the size. If it analyzes the bytecode instead, they remain symbolic.
         if self.given is not None:
             yield lambda: self._made(self.ones, sparing=True, strict=True)
 
     def _settled(self, dynamic: Ones) -> Exported | None:
-        """Return the export with some of the dims of size 1 dynamic; None if it fails.
+        """Return the export with the dims ``dynamic`` of size 1 dynamic, or None if it fails.
 
-        Dims that an operator's implementation fixes at 1 are tried again with an example size of 2.
-        An axis of size 1 that the module squeezes remains 1.
+        If an operator's implementation fixes such a dim to 1, the export is repeated with an
+        example of size 2. An axis of size 1 that the module squeezes remains fixed.
         """
         made = self._made(dynamic, sparing=True)
         if made is None:
@@ -231,14 +228,14 @@ class _Tries:
         self, dynamic: Ones, sparing: bool, later: bool = False, doubled: Ones = frozenset(),
         strict: bool = False,
     ) -> Exported | None:  # fmt: skip
-        """Export in one way; return None if that fails.
+        """Export the module in one way; return None if the export fails.
 
         Args:
             dynamic: the dims of size 1 that should be dynamic.
             sparing: whether to use the size-oblivious mode.
-            later: conditions become assertions of the graph.
-            doubled: dims of size 1 whose size is 2 in the example.
-            strict: whether PyTorch analyses the module's bytecode instead of running it.
+            later: whether conditions become assertions of the graph.
+            doubled: dims of size 1 that get size 2 in the example.
+            strict: whether PyTorch analyzes the module's bytecode instead of running the module.
         """
         import torch
 
@@ -257,11 +254,11 @@ class _Tries:
         return Exported(program, sparing, strict=strict)
 
     def less_fixed(self, made: Exported) -> Exported:
-        """Return an export by analysis of the bytecode if that fixes fewer sizes.
+        """Return an export by analysis of the bytecode if it fixes fewer sizes, else ``made``.
 
-        ``int(size)`` and ``len(tensor)`` return an integer of Python if the module is run. A check
-        of an axis other than the first against a number, such as the number of channels, is not a
-        reason to export once more.
+        Running the module fixes sizes that it reads by ``int(size)`` or ``len(tensor)``. The
+        analysis is tried only if the module fixes a first axis or a computed size: other axes are
+        often fixed intentionally, such as the number of channels.
         """
         fixed = _fixed_by_module(made.program)
         if made.strict or not fixed:
@@ -272,10 +269,7 @@ class _Tries:
         return self._noted(other)
 
     def settled(self, made: Exported) -> dict[str, str]:
-        """Return the guards on sizes of 0 and 1 that callers need not meet.
-
-        Each has the weaker guard that replaces it, or "".
-        """
+        """Return the unnecessary guards on sizes of 0 and 1, see ``Exported.settled``."""
         return Agreement(made.program, partial(self._of_sizes, made)).settled()
 
     def _of_sizes(
@@ -284,10 +278,10 @@ class _Tries:
         sizes: Mapping[tuple[int, int], int],
         narrowed: Mapping[tuple[int, int], int],
     ) -> Any:
-        """Return the module's program where axes have sizes of 0 or 1; None if the export fails.
+        """Return the program for fixed ``sizes`` of some axes, or None if the export fails.
 
-        Axes that are fixed in ``made`` are fixed in the result. The example has the sizes of
-        ``narrowed`` too, which remain dynamic.
+        Axes that are fixed in ``made`` are also fixed in the result. The example also has the sizes
+        ``narrowed``, but these axes remain dynamic.
         """
         from torch.utils import _pytree as pytree
 
@@ -295,7 +289,7 @@ class _Tries:
         for (k, axis), size in {**sizes, **narrowed}.items():
             leaves[k] = leaves[k].narrow(axis, 0, size)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
-        one = copy(self)  # the module is wrapped already
+        one = copy(self)  # a copy, because the module has its named parameters already
         one.args, one.kwargs, one.given, one.failures = args, kwargs, None, []
         one.ones = Ones(sizes) | {
             (k, axis)
@@ -322,7 +316,7 @@ class _Tries:
         )
 
     def _example(self, dynamic: Ones, doubled: Ones) -> tuple[object, object, object]:
-        """Return args, kwargs and the dynamic shapes of one attempt."""
+        """Return args, kwargs and dynamic shapes for one export; see :meth:`_made`."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -335,11 +329,11 @@ class _Tries:
                 for axis in range(leaf.dim()):
                     if (k, axis) in doubled:
                         leaf = leaf.repeat_interleave(2, axis)
-                # A tensor that occurs twice is two inputs with independent shapes.
+                # If a tensor occurs twice, it becomes two inputs with independent shapes.
                 leaves[k] = leaf if leaf is not leaves[k] else leaf.view_as(leaf)
         args, kwargs = pytree.tree_unflatten(leaves, spec)
         shapes = torch.export.ShapesCollection()
-        # Containers may copy their elements, so the leaves are read again.
+        # Read the leaves again, because containers may have copied their elements.
         for k, leaf in enumerate(pytree.tree_leaves((args, kwargs))):
             if isinstance(leaf, torch.Tensor):
                 axes = range(leaf.dim())
@@ -348,7 +342,7 @@ class _Tries:
         return args, kwargs, shapes if len(shapes) else None
 
     def _fixed(self, program: object) -> Ones:
-        """Return the dims of size 1 in the example that are 1 in every call."""
+        """Return the dims of size 1 in the example that the program requires to be 1."""
         found = list(_leaf_values(program))
         ones = {s for guard in _asking_for_one(program) for s in guard.expr.free_symbols}
 
@@ -358,7 +352,7 @@ class _Tries:
         return Ones(place for place in self.ones if fixed(_dim(found[place[0]], place[1])))
 
     def _squeezed(self, program: ExportedProgram, dynamic: Ones) -> Ones:
-        """Return the dynamic dims of size 1 that determine an axis which the module squeezes."""
+        """Return the dynamic dims of size 1 that occur in the size of an axis that is squeezed."""
         symbols = {s for dim in _kept_axes(program) for s in dim.free_symbols}
         found = list(_leaf_values(program))
         return Ones(
@@ -391,7 +385,7 @@ def _leaf_names(program: ExportedProgram) -> list[str]:
 
 
 def _kept_axes(program: ExportedProgram) -> Iterator[Any]:
-    """Yield the symbolic dims of axes that ``squeeze`` would remove if they were 1."""
+    """Yield the symbolic dims of the axes to which the program applies ``squeeze``."""
     for node in program.graph.nodes:
         name = str(node.target)
         if not name.startswith("aten.squeeze"):
@@ -411,7 +405,7 @@ def _asking_for_one(program: ExportedProgram) -> list[Recorded]:
 
 
 def _fixed_by_module(program: ExportedProgram) -> int:
-    """Return how many first axes and computed sizes the module's own code fixes at a number."""
+    """Return the number of first axes and of computed sizes that the module's code fixes."""
     first = {
         str(symbol)
         for guard in recorded_guards(program)

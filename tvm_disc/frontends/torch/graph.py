@@ -1,4 +1,4 @@
-"""Functional graphs of `torch.compile` as Relay modules."""
+"""Conversion of functional graphs of `torch.compile` to Relay modules."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tvm_disc.typing import FxGraph, FxNode, SymInt, TorchTensor
 
 @dataclass(frozen=True)
 class TorchGraph:
-    """A graph as a program.
+    """A converted graph.
 
     Attributes:
         module: the Relay module.
-        inputs: positions of the graph's inputs that the program takes, in order.
-        numbers: the elements of ``inputs`` that are numbers.
-        outputs: for each result of the graph, a result of the program or a value known at compile
-            time.
+        inputs: the positions of the graph's inputs that the program takes, in order.
+        numbers: the elements of ``inputs`` whose inputs are numbers.
+        outputs: for each result of the graph, ("tensor", index) or ("number", index) of a result of
+            the program, or ("known", value) of a constant.
     """
 
     module: IRModule
@@ -42,8 +42,8 @@ class Refusal:
     """The nodes of a graph that Relay cannot express.
 
     Attributes:
-        nodes: their names.
-        reason: one line for each, with its location in the source.
+        nodes: the names of the nodes.
+        reason: the messages, one line for each node.
     """
 
     nodes: frozenset[str]
@@ -51,7 +51,7 @@ class Refusal:
 
 
 def graph_decompositions() -> Mapping[object, object]:
-    """Return the decompositions for tracing: those of all operators without a converter."""
+    """Return the decompositions for tracing: those of operators that have no converter."""
     from torch._decomp import core_aten_decompositions
 
     def kept(op: Any) -> bool:
@@ -62,9 +62,13 @@ def graph_decompositions() -> Mapping[object, object]:
 
 
 def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Refusal:
-    """Return the program of a graph of ATen operators that writes into nothing.
+    """Return a graph of ATen operators as a program, or the nodes that prevent this.
+
+    Nodes without a converter, nodes that write into tensors, and readers of inputs of unsupported
+    types are refused.
 
     Args:
+        graph: the graph module.
         frozen: inputs that become constants, by position.
 
     Raises:
@@ -107,7 +111,7 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Ref
 def _results(
     walk: GraphConversion, made: Sequence[object]
 ) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
-    """Return the program's results, and the origin of each result of the graph."""
+    """Return the program's results, and ``TorchGraph.outputs``."""
     results: list[Expr] = []
     outputs: list[tuple[str, Any]] = []
     for value in made:
@@ -133,7 +137,7 @@ def _told(problems: Sequence[str]) -> str:
 
 
 def _why_unreadable(hole: FxNode) -> str:
-    """Return why Relay cannot represent an input; empty if it can."""
+    """Return the reason why Relay cannot represent an input, or an empty string."""
     val = hole.meta.get("val")
     try:
         if hasattr(val, "shape"):
@@ -161,9 +165,9 @@ def _writers(graph: FxGraph) -> Refusal | None:
 
 
 def _numbers(vals: Sequence[SymInt | TorchTensor], tensors: Sequence[int]) -> list[int]:
-    """Return the inputs that are symbols and not a dim of a tensor.
+    """Return the inputs that are a symbol which is not a dim of a tensor.
 
-    Other numbers are arithmetic on such symbols and on dims, which the program computes.
+    The program computes all other numbers from these symbols and from dims.
     """
     sizes = {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
     found: dict[Any, int] = {}

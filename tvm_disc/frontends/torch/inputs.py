@@ -1,4 +1,4 @@
-"""Inputs of a PyTorch program: their names, shared symbols and constraints."""
+"""Inputs of a PyTorch program: variables, names of symbols, and constraints."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ class ExportedInputs:
     """Creates the variables of a program's inputs, and collects the conditions on them.
 
     Attributes:
-        names: symbols as text of the constraint language.
+        names: the text of each symbol in the constraint language.
+        given: the symbols that the user has named.
         constraints: conditions on dims, in the constraint language.
-        computed: conditions on numbers known only at run time, as PyTorch prints them.
+        computed: conditions on numbers that are known only at run time, as PyTorch prints them.
         dropped: conditions that the program does not check, each with the reason.
+        variables: the variable of each input, by name.
     """
 
     def __init__(self, symbols: Symbols, tensors: Sequence[tuple[str, TorchTensor]]) -> None:
@@ -47,7 +49,8 @@ class ExportedInputs:
         self.variables: dict[str, Value] = {}
         plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
         self._plain = set(plain)
-        # Symbols that are inputs themselves. Dims that depend on them get separate symbols.
+        # Symbols that are inputs themselves. A dim that is an expression of one becomes a new
+        # symbol.
         self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
         self._own: dict[object, str] = {}
         for name, tensor in tensors:
@@ -74,7 +77,7 @@ class ExportedInputs:
         return Value(var, dtype, dims)
 
     def _dim(self, dim: SymExpr | int, name: str) -> tuple[Dim, object]:
-        """Return a dim of the input's type, and the symbol that it binds, or None."""
+        """Return a Relay dim, and the symbol whose value it determines, or None."""
         if isinstance(dim, int):
             return dim, None
         if dim.is_Symbol:
@@ -89,7 +92,7 @@ class ExportedInputs:
         return AnyDim(name), free[0]
 
     def _formula(self, dim: Any) -> Dim:
-        """Return an expression over symbols that are dims of inputs."""
+        """Return a dim that is an expression of other dims, as a Relay expression."""
         if dim.is_Symbol:
             return AnyDim(self.names[dim])
         if dim.is_Integer:
@@ -103,7 +106,10 @@ class ExportedInputs:
         return first
 
     def _bind(self, symbol: SymExpr, dim: SymExpr, var: Var, axis: int) -> None:
-        """Define how a symbol is read from a dim, which may be a linear expression of it."""
+        """Define how a symbol is computed from axis ``axis`` of ``var``.
+
+        ``dim``, the size of the axis, is the symbol or a linear expression of the symbol.
+        """
         read = partial(dim_at, var, axis)
         if dim is symbol or dim.is_Symbol:
             self.symbols.bind(symbol, read)
@@ -126,6 +132,7 @@ class ExportedInputs:
         """Add the lower and upper bounds of symbols as constraints.
 
         Args:
+            ranges: the range of each symbol.
             dropped: guards that are not checked; bounds that follow from one of them are omitted.
         """
         for symbol, found in ranges.items():
@@ -133,7 +140,8 @@ class ExportedInputs:
             if name is None:
                 continue
             low, high = (_whole(v) for v in (found.lower, found.upper))
-            # PyTorch specializes sizes 0 and 1; programs here do not.
+            # A lower bound of 2 is omitted: PyTorch's ranges start at 2 because it specializes
+            # sizes 0 and 1. A bound of a symbol that the user has named is kept.
             least = low if low is not None and low > (0 if symbol in self.given else 2) else None
             most = high if high is not None and high < (1 << 62) else None
             if least is not None and _breaks(dropped, symbol, least - 1):
@@ -152,10 +160,10 @@ class ExportedInputs:
             self.constraints.append(text)
 
     def require(self, text: str, place: Callable[[Keys, int | None], str]) -> None:
-        """Add a condition that PyTorch prints as ``text``.
+        """Add a condition, given as the text that PyTorch prints.
 
         Raises:
-            Unsupported: the condition cannot be checked.
+            Unsupported: neither the compiler nor the program can check the condition.
         """
         try:
             self.add(constraint_of(text, place))
@@ -191,20 +199,18 @@ class ExportedInputs:
         return symbol in self.names or self.symbols.knows(symbol)
 
     def drop_layout(self, text: str, place: str) -> None:
-        """Record a condition that PyTorch needs only for the strides of its own tensors."""
+        """Record a condition that only affects the strides of PyTorch's tensors, as not checked."""
         reason = f"PyTorch tests it for strides in {place}, which do not affect results here"
         self.drop(" ".join(text.split()), reason)
 
     def drop(self, text: str, reason: str) -> None:
-        """Record a condition that is not checked, for ``explain``."""
+        """Record a condition that is not checked; ``explain`` reports it."""
         note = f"{text}    [{reason}]"
         if note not in self.dropped:
             self.dropped.append(note)
 
     def symbol_place(self, keys: Keys, axis: int | None) -> str:
-        """Return the text of a symbol by its name, for conditions that PyTorch prints over
-        symbols.
-        """
+        """Return the text of the symbol whose name is ``keys[0]``, in the constraint language."""
         for symbol, name in self.names.items():
             if str(symbol) == keys[0]:
                 return name
@@ -212,7 +218,7 @@ class ExportedInputs:
 
 
 class UnknownNumber(Exception):
-    """Raised for a number that is not a dim: an input of rank 0, or read from data (internal)."""
+    """Raised for a number that is not a dim but an input or read from data (internal)."""
 
 
 def _sizes(tensor: object) -> tuple[SymExpr | int, ...]:
@@ -224,7 +230,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _breaks(guards: Sequence[Recorded], symbol: SymExpr, value: int) -> bool:
-    """Return whether a guard on this symbol alone fails for a value."""
+    """Return whether a guard on only this symbol fails for ``value``."""
     alone = [g.expr for g in guards if g.expr.free_symbols == {symbol}]
     return any(expr.subs({symbol: value}) == False for expr in alone)  # noqa: E712
 
@@ -237,7 +243,7 @@ def _solved(read: Any, step: int, start: int) -> Expr:
 
 
 def given_names(tensors: Sequence[tuple[str, object]]) -> dict[object, str]:
-    """Return the user's names of input symbols, as in ``Dim("b")``."""
+    """Return the names that the user has given to symbols, as in ``Dim("b")``."""
     found: dict[Any, str] = {}
     given: dict[str, str] = {}
     sources: Mapping[Any, Any] = {}
@@ -257,9 +263,7 @@ def given_names(tensors: Sequence[tuple[str, object]]) -> dict[object, str]:
 
 
 def symbol_names(tensors: Sequence[tuple[str, object]]) -> dict[object, str]:
-    """Return a name per input symbol: the user's, or that of an input and its axis, such as
-    ``x_0``.
-    """
+    """Return the name of each input symbol: the user's, or one of an input and axis, as ``x_0``."""
     found = given_names(tensors)
     taken = set(found.values())
     for name, tensor in tensors:

@@ -1,11 +1,12 @@
-"""Causal language models of ``transformers`` as one step: words and caches in, scores and grown
+"""Causal language models of ``transformers`` as one step: tokens and caches in, logits and extended
 caches out.
 
 A cache of ``transformers`` has a layer object for each layer of the model. The model is run once on
-a few words, which shows the layers and their tensors. The step rebuilds the same layers from its
-inputs. Layers of a sliding window become layers that keep every word: the model's mask hides those
-outside of the window. If all layers that keep words have the same window, words outside of it are
-dropped from all caches: masks depend on distances between words, and positions are inputs.
+a few tokens to find these objects and their tensors. The step rebuilds the same objects from its
+inputs. Cache layers with a sliding window are replaced by layers that keep all tokens, because the
+model's mask hides tokens outside the window. If all layers with keys and values have the same
+window, the runtime drops tokens outside the window from all caches. This is valid because masks
+depend only on distances between tokens, and positions are inputs.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ Kind: TypeAlias = "type[CacheLayer]"
 Parameters: TypeAlias = Mapping[str, inspect.Parameter]  # parameters of `forward`, by name
 Dims: TypeAlias = "dict[int, object]"  # dynamic dims of a tensor, by axis
 
-WORDS = 4  # words of the call that shows the cache
-# Argument of `forward` that takes the cache, by release of transformers.
+WORDS = 4  # number of tokens of the call that creates the first cache
+# Names of the argument of `forward` that is the cache, in different releases of transformers.
 CACHES = ("past_key_values", "cache", "cache_params")
 GROWING, FIXED = ("keys", "values"), ("conv_states", "recurrent_states")
-# Layers of the cache that a step rebuilds, each by the layer that it becomes.
+# Supported classes of cache layers, and the class by which a step replaces each.
 LAYERS = {
     "DynamicLayer": "DynamicLayer",
     "DynamicSlidingWindowLayer": "DynamicLayer",
@@ -41,15 +42,15 @@ LAYERS = {
 
 @dataclass(frozen=True)
 class DecoderStep:
-    """A step to compile.
+    """A decoding step as a module for ``torch.export``.
 
     Attributes:
-        module: ``forward(ids, mask, positions, past, recurrent)``.
-        inputs: an example call.
-        shapes: its dynamic dims, as ``torch.export.export`` takes them.
-        state: names of the inputs that results extend.
-        positions: how many words a sequence may have; 0 if that is not limited.
-        window: the words that caches keep; 0 if they keep all.
+        module: its ``forward`` is ``forward(ids, mask, positions, past, recurrent)``.
+        inputs: the arguments of an example call.
+        shapes: the dynamic dims of the inputs, in the form of ``torch.export.export``.
+        state: the names of the inputs of which results are extended versions.
+        positions: the maximum number of tokens of a sequence; 0 if it is not limited.
+        window: the number of tokens that caches keep; 0 if they keep all.
     """
 
     module: PreTrainedModel
@@ -62,7 +63,7 @@ class DecoderStep:
 
 @dataclass(frozen=True)
 class _Part:
-    """A tensor of a layer of the cache: an attribute, or an item of one that is a dict."""
+    """A tensor of a cache layer: the attribute ``name``, or its item ``key`` if it is a dict."""
 
     name: str
     key: int | None
@@ -77,9 +78,10 @@ def step_of(model: PreTrainedModel) -> DecoderStep:
     """Return the step of a causal language model of ``transformers``.
 
     Raises:
-        TypeMismatch: it is not a causal language model of ``transformers``.
-        BadInput: it is in training mode.
-        Unsupported: its cache has a layer of another kind, or no cache is passed to ``forward``.
+        TypeMismatch: ``model`` is not a causal language model of ``transformers``.
+        BadInput: the model is in training mode.
+        Unsupported: a layer of the cache is not in ``LAYERS``; or ``forward`` takes no cache, or
+            returns no logits.
     """
     _check(model)
     require("transformers", "frontends", "language_model of a module of transformers")
@@ -91,7 +93,7 @@ def step_of(model: PreTrainedModel) -> DecoderStep:
 
 
 def _window_of(cache: CacheLayer, parts: list[list[_Part]]) -> int:
-    """Return the window that all layers with keys and values have; 0 if there is none."""
+    """Return the window of all layers with keys and values, or 0 if it is not the same for all."""
     found = {
         int(getattr(layer, "sliding_window", None) or 0)
         for layer, own in zip(cache.layers, parts, strict=True)
@@ -125,7 +127,7 @@ def _check(model: PreTrainedModel) -> None:
 
 
 def _cache_argument(model: PreTrainedModel, parameters: Parameters) -> str:
-    # A later release renames the argument, and takes the old name through a decorator.
+    # A release that renames the argument still accepts the old name, but not in the signature.
     for name in CACHES:
         if name in parameters:
             return name
@@ -136,7 +138,7 @@ def _cache_argument(model: PreTrainedModel, parameters: Parameters) -> str:
 
 
 def _first_cache(model: PreTrainedModel, argument: str) -> CacheLayer:
-    """Return the cache after a few words, and check what the model returns."""
+    """Run the model on a few tokens and return the cache; check that the model returns logits."""
     import torch
     from transformers import DynamicCache
 
@@ -152,7 +154,7 @@ def _first_cache(model: PreTrainedModel, argument: str) -> CacheLayer:
 
 
 def _kind_of(number: int, layer: CacheLayer) -> Kind:
-    """Return the class of a layer that the step builds in place of ``layer``."""
+    """Return the class of cache layers by which the step replaces ``layer``."""
     from transformers import cache_utils
 
     name = type(layer).__name__
@@ -166,7 +168,7 @@ def _kind_of(number: int, layer: CacheLayer) -> Kind:
 
 
 def _parts_of(layer: CacheLayer) -> Iterator[_Part]:
-    """Yield the tensors of a layer of a cache."""
+    """Yield the tensors of a cache layer."""
     for name in GROWING:
         value = getattr(layer, name, None)
         if value is not None:
@@ -185,7 +187,8 @@ def _step(
     flat = [part for layer in parts for part in layer]
     growing = [p.value for p in flat if p.grows]
     fixed = [p.value for p in flat if not p.grows]
-    # Recurrent layers have loops over words of PyTorch, which an export would unroll.
+    # The modules of recurrent layers loop over tokens in Python, and an export would unroll the
+    # loop. So a step with recurrent layers reads one token.
     length = 1 if fixed else WORDS - 1
     b, s, p = (torch.export.Dim(name) for name in "bsp")
     words = {0: b} if fixed else {0: b, 1: s}
@@ -209,14 +212,14 @@ def _step(
 def _module(
     model: PreTrainedModel, layers: list[Kind], parts: list[list[_Part]], parameters: Parameters
 ) -> PreTrainedModel:
-    """Return the module of a step."""
+    """Return the module whose ``forward`` is a step of the model."""
     import torch
     from transformers import DynamicCache
 
     argument = _cache_argument(model, parameters)
     fixed: dict[str, object] = {"use_cache": True}
     if "logits_to_keep" in parameters:
-        # Scores of the last word only: the matrix of the vocabulary is not multiplied by others.
+        # Compute only the logits of the last token.
         fixed["logits_to_keep"] = 1
 
     class Step(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
@@ -259,11 +262,11 @@ def _rebuilt(
     past: Iterator[TorchTensor],
     recurrent: Iterator[TorchTensor],
 ) -> Iterator[CacheLayer]:
-    """Yield layers of a cache with the tensors of a call."""
+    """Yield cache layers that contain the tensors of a call."""
     for kind, of_layer in zip(layers, parts, strict=True):
         layer = kind()
         for part in of_layer:
-            # Layers write recurrent states in place, and inputs must not change.
+            # Layers write recurrent states in place, but a step must not change its inputs.
             value = next(past) if part.grows else next(recurrent).clone()
             layer.device, layer.dtype = value.device, value.dtype
             if part.grows:

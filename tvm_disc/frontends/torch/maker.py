@@ -1,7 +1,7 @@
-"""Expression builder for operator converters on tensors of known type.
+"""Expression builder of the PyTorch front end, whose tensors store their dtype and dims.
 
-PyTorch's graph has the element type and dims of every node's result, so that a row only tracks
-the values between its operands and its result.
+PyTorch's graph has the dtype and dims of every node's result. A converter only has to give those of
+its intermediate tensors.
 """
 
 from __future__ import annotations
@@ -29,45 +29,46 @@ class Maker(Calls[Value, Dim]):
     """Builds the Relay calls of one graph.
 
     Attributes:
+        symbols: converts symbolic numbers.
         node: the node of PyTorch's graph that is being converted.
-        graphs: the graph's inner graphs by name, for control flow.
-        facts: conditions on sizes that the program checks, as sympy expressions.
+        translate: converts an inner graph for given operands.
+        facts: conditions on sizes that every call must satisfy, as sympy expressions.
     """
 
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.node: Any = None
         self.graphs: Any = None
-        self.translate: Any = None  # converts an inner graph; set by the walk
+        self.translate: Any = None  # set by `GraphConversion`
         self.facts: list[Any] = []
 
     # -- the node ------------------------------------------------------------------------------
 
     @property
     def out(self) -> Any:
-        """PyTorch's metadata of the node's result."""
+        """Return PyTorch's metadata of the node's result: a fake tensor or several."""
         return self.node.meta["val"]
 
     @property
     def out_dtype(self) -> str:
-        """The element type of the node's result, or of the first of several."""
+        """Return the dtype of the node's result, or of the first of several."""
         found = self.out[0] if isinstance(self.out, tuple | list) else self.out
         return relay_dtype(found.dtype)
 
     @property
     def out_dims(self) -> tuple[Dim, ...]:
-        """The dims of the node's result, or of the first of several."""
+        """Return the dims of the node's result, or of the first of several."""
         return dims_of(self.out[0] if isinstance(self.out, tuple | list) else self.out)
 
     def used(self, index: int) -> bool:
-        """Return whether one of several results of the node is read."""
+        """Return whether result ``index`` of the node is read."""
         import operator
 
         users = self.node.users
         return any(u.target is not operator.getitem or u.args[1] == index for u in users)
 
     def require_not_one(self, dim: Dim) -> None:
-        """Add a condition, checked in every call, that a size is not 1."""
+        """Add a guard that a size is not 1."""
         import sympy
 
         if dim is not None:
@@ -105,11 +106,11 @@ class Maker(Calls[Value, Dim]):
         return x.rank
 
     def sizes(self, x: Value) -> list[Dim]:
-        """Return every dim."""
+        """Return the sizes of all axes."""
         return list(x.dims)
 
     def dim(self, name: str, a: Dim, b: Dim) -> Dim:
-        """Return arithmetic on dims as expressions of PyTorch's symbols."""
+        """Return the result of the Relay operator ``name`` for two dims, in PyTorch's symbols."""
         return None if a is None or b is None else _DIMS[name](a, b)
 
     def quotient(self, size: Dim, parts: Dim) -> Dim:
@@ -139,17 +140,15 @@ class Maker(Calls[Value, Dim]):
     # -- bodies of branches and loops ------------------------------------------------------------
 
     def variable(self, name: str, like: Value, ty: TensorType | None = None) -> Value:
-        """Return a variable of a body that denotes the tensor ``like``, or any tensor of type
-        ``ty``.
-        """
+        """Return a variable for use in a body, with the dtype and dims of ``like``."""
         return Value(Var(name, ty), like.dtype, like.dims)
 
     def scope(self) -> AbstractContextManager[None]:
-        """Return the scope of a conditional or loop body; symbols bound inside do not escape it."""
+        """Return the scope of a conditional or loop body; its symbols are removed at the end."""
         return self.symbols.scope()
 
     def literals(self, x: Value) -> list[int | None]:
-        """Return the dims, with None for those that are not literals."""
+        """Return the dims as integers, with None for each dim that is not a literal."""
         return [d if isinstance(d, int) else None for d in x.dims]
 
     def formulas(self, x: Value) -> Sequence[Dim]:
@@ -161,10 +160,10 @@ class Maker(Calls[Value, Dim]):
         return a is not None and bool(a == b)
 
     def outside(self, formula: Dim) -> Dim:
-        """Return the dim, whose symbols must be known outside the body.
+        """Return the dim unchanged, if its symbols are known outside the body.
 
         Raises:
-            UnknownRows: a symbol is bound only inside the body.
+            UnknownRows: a symbol is known only inside the body.
         """
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
             raise UnknownRows(
@@ -196,7 +195,7 @@ class Maker(Calls[Value, Dim]):
         return self.apply("where", cond, self.tensor(a, kind), self.tensor(b, kind))
 
     def field(self, expr: Expr, index: int, dtype: str, dims: Sequence[Dim]) -> Value:
-        """Return one of several results."""
+        """Return result ``index`` of a call that returns a tuple."""
         return Value(TupleGetItem(expr, index), dtype, tuple(dims))
 
     def common(self, *values: object, kind: str = "DEFAULT") -> str:
@@ -233,17 +232,16 @@ class Maker(Calls[Value, Dim]):
         return x if tuple(dims) == x.dims else super().broadcast(x, dims)
 
     def pinned(self, x: Value, dims: Sequence[Dim]) -> Value:
-        """Return ``x`` with its dims required to be ``dims``: for results of loops, whose dims are
-        unknown.
+        """Return a result of a loop, whose dims are unknown, with guards that they are ``dims``.
 
-        Each axis is constrained separately, which implies more than an equal number of elements.
+        Each axis is guarded. A reshape would only require an equal number of elements.
         """
         dims = tuple(dims)
         like = self.full(0, dims, x.dtype)
         return Value(self.call("collapse_sum_like", x, like), x.dtype, dims)
 
     def wrapped(self, places: Value, size: Dim) -> Value:
-        """Return indices with negative ones counted from the end of an axis of ``size``."""
+        """Return indices along an axis, with ``size`` added to negative ones."""
         if isinstance(places.expr, Constant):
             known = places.expr.data
             if (known >= 0).all():
@@ -256,11 +254,13 @@ class Maker(Calls[Value, Dim]):
         return self.where(places < 0, from_end, places)
 
     def inside(self, places: Value, size: Dim, negative: bool = False, what: str = "") -> Value:
-        """Return indices along an axis of ``size``, checked to be in bounds as PyTorch does.
+        """Return indices along an axis of ``size``, with a run-time check that they are in bounds.
 
         Args:
+            places: the indices.
+            size: the length of the axis.
             negative: whether the operator counts negative indices from the end of the axis.
-            what: the name in messages of indices that are not an input of the program.
+            what: the name of the indices in messages, if they are not an input of the program.
         """
         if isinstance(places.expr, Constant) and isinstance(size, int):
             self._refuse_literal(places.expr.data, size, negative)
@@ -280,7 +280,7 @@ class Maker(Calls[Value, Dim]):
             )
 
     def divisor(self, below: Value, above: Value) -> Value:
-        """Return the divisor of an integer division, checked to be nonzero as PyTorch does."""
+        """Return the divisor ``below``, with a run-time check for zeros if both are integers."""
         if below.is_float or above.is_float:
             return below
         if isinstance(below.expr, Constant) and (below.expr.data != 0).all():
@@ -290,7 +290,7 @@ class Maker(Calls[Value, Dim]):
         return Value(made, below.dtype, below.dims)
 
     def require_size(self, dim: Dim) -> None:
-        """Add a condition that a size computed from input dims is not negative."""
+        """Add a guard that a size is not negative, if it is computed from dims of inputs."""
         if isinstance(dim, int) or dim.is_Symbol:
             return
         import sympy
@@ -300,7 +300,7 @@ class Maker(Calls[Value, Dim]):
             self.facts.append(sympy.Ge(dim, 0))
 
     def nonempty(self, x: Value, axes: Sequence[int]) -> Value:
-        """Return an operand whose ``axes`` are checked to have elements, as PyTorch requires."""
+        """Return ``x`` with a run-time check that ``axes`` are not empty, as PyTorch requires."""
         axes = [a % x.rank for a in axes]
         if all(isinstance(x.dims[a], int) and x.dims[a] > 0 for a in axes):
             return x
@@ -308,9 +308,7 @@ class Maker(Calls[Value, Dim]):
         return Value(self.call("assert_nonempty", x, axes=tuple(axes), what=what), x.dtype, x.dims)
 
     def _described(self, x: Value, what: str) -> str:
-        """Return the description of an operand for messages: operator, source location, input
-        name.
-        """
+        """Return a phrase for messages with operator, source location and name of an operand."""
         name = f": input '{x.expr.name_hint}'" if isinstance(x.expr, Var) else what and f": {what}"
         target = str(getattr(self.node.target, "_name", self.node.target)).removeprefix("aten::")
         return f"{target.partition('.')[0]} at {place_of(self.node)}{name}"
@@ -330,13 +328,13 @@ class Maker(Calls[Value, Dim]):
         return Value(made, "int64", x.dims)
 
     def gather(self, x: Value, places: Value, axis: int) -> Value:
-        """Return an element of ``x`` for each index along ``axis``."""
+        """Return the elements of ``x`` at the indices ``places`` along ``axis``."""
         made = self.call("gather", x, places, axis=axis % x.rank)
         return Value(made, x.dtype, places.dims)
 
 
 def fields_of(out: Any) -> list[tuple[str, tuple[Dim, ...]]]:
-    """Return the element type and dims of every result of a node with several."""
+    """Return the dtype and dims of every result of a node that has several."""
     return [(relay_dtype(t.dtype), dims_of(t)) for t in out if t is not None]
 
 

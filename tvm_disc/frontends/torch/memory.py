@@ -1,4 +1,4 @@
-"""Which tensors of an exported graph share memory, and which of them an operator writes."""
+"""Analysis of the tensors of an exported graph that share memory, or are written."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from tvm_disc.typing import ExportedProgram, FxNode
 
-# These write to the descriptor of a tensor only.
+# Operators that write to the descriptor of a tensor, but not to its data.
 _WITHOUT_DATA = ("aten.detach_.default",)
 
 
 def written(program: ExportedProgram) -> frozenset[FxNode]:
-    """Return the nodes whose memory, or that of an alias of theirs, some operator writes.
+    """Return the nodes whose memory, which they may share with others, is written by an operator.
 
-    An operator without a schema, as a branch or a loop, counts as a write to its operands.
+    An operator without a schema, such as a branch or a loop, is assumed to write its operands.
     """
     classes = _Classes()
     for node in program.graph.nodes:
@@ -28,7 +28,7 @@ def written(program: ExportedProgram) -> frozenset[FxNode]:
 
 
 class _Classes:
-    """Union-find over nodes that may share memory."""
+    """Union-find of nodes that may share memory."""
 
     def __init__(self) -> None:
         self.parents: dict[FxNode, FxNode] = {}

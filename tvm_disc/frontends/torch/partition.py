@@ -1,9 +1,9 @@
 """Partition of a graph of ATen operators into compiled parts and nodes that PyTorch executes.
 
-Every supported node has a level: the maximum number of times that a path from the inputs to it
-leaves supported nodes for unsupported ones. The supported nodes of one level form one part. A part
-is convex, because a path that leaves it through an unsupported node returns only at a higher level.
-The length of the sequence of parts is minimal.
+Every supported node has a level: the maximum number of edges from a supported to an unsupported
+node on a path from the inputs to it. The supported nodes of one level form one part. A part is
+convex, because a path that leaves the part through an unsupported node reaches only nodes of higher
+levels. The number of parts is minimal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvm_disc.frontends.torch.walk import is_number
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.typing import FxNode, GraphModule, SymExpr, SymInt, TorchTensor
 
-# Runs a part: tensors and numbers in and out.
+# Runs a part: takes and returns lists of tensors and numbers.
 Runner: TypeAlias = Callable[[list[TorchTensor]], Sequence[TorchTensor]]
 
 
@@ -27,10 +27,10 @@ class Part:
     """A convex set of nodes.
 
     Attributes:
-        graph: a module of these nodes alone.
-        inputs: the nodes of the whole graph that are its inputs.
-        outputs: the nodes of the whole graph that are its results.
-        last: the name of its last operator.
+        graph: a module of only these nodes.
+        inputs: the nodes of the whole graph that are inputs of the part.
+        outputs: the nodes of the whole graph that are results of the part.
+        last: the name of the last tensor operator of the part.
     """
 
     graph: GraphModule
@@ -45,7 +45,7 @@ class PartitionedGraph:
 
     Attributes:
         graph: the whole graph.
-        steps: parts and nodes for PyTorch, in the order of execution.
+        steps: parts, and nodes that PyTorch executes, in the order of execution.
     """
 
     graph: GraphModule
@@ -53,7 +53,7 @@ class PartitionedGraph:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts, in the order of execution."""
+        """Return the parts, in the order of execution."""
         return [s for s in self.steps if isinstance(s, Part)]
 
     def joined(self, run: Sequence[Runner]) -> GraphModule:
@@ -93,7 +93,7 @@ def _attribute(module: object, name: str) -> object:
 
 
 def _caller(run: Runner) -> object:
-    """Return a module that calls a function: PyTorch graphs call modules by name."""
+    """Return a module that calls ``run``, because a PyTorch graph can call modules by name."""
     import torch
 
     class Caller(torch.nn.Module):  # type: ignore[misc]
@@ -104,9 +104,9 @@ def _caller(run: Runner) -> object:
 
 
 def _any_layout(target: object) -> object:
-    """Return the equivalent operator that accepts operands of any strides.
+    """Return an equivalent operator that accepts operands of any strides.
 
-    PyTorch selects views by the strides of its own results; those of programs are contiguous.
+    A view is valid only for the strides of PyTorch's results, but results of parts are contiguous.
     """
     import torch
 
@@ -115,7 +115,7 @@ def _any_layout(target: object) -> object:
 
 
 def computes(node: FxNode) -> bool:
-    """Return whether a node is a tensor operator, not arithmetic on sizes or access to a field."""
+    """Return whether a node is a tensor operator: no arithmetic on sizes, no access to a field."""
     return (
         node.op == "call_function"
         and node.target is not operator.getitem
@@ -129,10 +129,11 @@ def count(graph: GraphModule) -> int:
 
 
 def split(graph: GraphModule, refused: Iterable[str]) -> PartitionedGraph | None:
-    """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
+    """Partition a graph; PyTorch executes the nodes named ``refused``.
 
-    A part has at least one operator that is not a view. None is also returned for graphs whose
-    nodes must not be reordered: a written tensor is read again, or memory is addressed by strides.
+    Each part has at least one operator that is not a view. Returns None if there is no part, or if
+    nodes must not be reordered because a written tensor is read again or memory is addressed by
+    strides.
     """
     nodes = [n for n in graph.graph.nodes if n.op == "call_function"]
     outside = _with_fields(nodes, set(refused))
@@ -150,7 +151,7 @@ def split(graph: GraphModule, refused: Iterable[str]) -> PartitionedGraph | None
             steps.append(members)
         else:
             steps += members
-    # Writes into inputs run after all reads of them.
+    # Operators that write into inputs run last, after all reads of the inputs.
     steps.sort(key=lambda s: not isinstance(s, list) and writes(s.target))
     inputs = [_inputs(graph, s) if isinstance(s, list) else [] for s in steps]
     read = {n for nodes in inputs for n in nodes}
@@ -162,7 +163,7 @@ def split(graph: GraphModule, refused: Iterable[str]) -> PartitionedGraph | None
 
 
 def prefix(graph: GraphModule, length: int) -> Part:
-    """Return the part of the first ``length`` operators of a graph."""
+    """Return a part with the first ``length`` tensor operators of a graph."""
     order = [n for n in graph.graph.nodes if n.op == "call_function"]
     operators = [n for n in order if computes(n)]
     stop = order.index(operators[length]) if length < len(operators) else len(order)
@@ -170,7 +171,7 @@ def prefix(graph: GraphModule, length: int) -> Part:
 
 
 def _with_fields(nodes: Sequence[FxNode], names: set[str]) -> set[FxNode]:
-    """Return the refused nodes, the nodes that extract fields of their results, and all writes."""
+    """Return the nodes in ``names``, nodes that extract fields of their results, and all writes."""
     found: set[FxNode] = set()
     for node in nodes:
         fields = node.target is operator.getitem and node.args[0] in found
@@ -188,7 +189,7 @@ def _movable(nodes: Sequence[FxNode], outside: set[FxNode]) -> bool:
 
 
 def _sizes(nodes: Sequence[FxNode]) -> set[FxNode]:
-    """Return the nodes that compute numbers from the graph's inputs alone."""
+    """Return the nodes that compute numbers from only the graph's inputs."""
     found: set[FxNode] = set()
     for node in nodes:
         fixed = all(i in found or i.op == "placeholder" for i in node.all_input_nodes)
@@ -199,7 +200,10 @@ def _sizes(nodes: Sequence[FxNode]) -> set[FxNode]:
 
 
 def _levels(nodes: Sequence[FxNode], outside: set[FxNode], sizes: set[FxNode]) -> dict[FxNode, int]:
-    """Return the level of every node; random numbers are drawn in the order of the graph."""
+    """Return the level of every node.
+
+    Random operators get levels in the order of the graph, so that their order is preserved.
+    """
     found: dict[FxNode, int] = {}
     drawn = 0
     for node in nodes:
@@ -233,7 +237,10 @@ def _part(
     inputs: list[FxNode],
     read: Set[FxNode] = frozenset(),
 ) -> Part:
-    """Return a part; its nodes in ``read`` are results in any case."""
+    """Return the part of the nodes ``members``.
+
+    Its results are the nodes that other nodes read, and those in ``read``.
+    """
     import torch
 
     inside = set(members)
@@ -254,8 +261,8 @@ def _part(
 
 
 def _inputs(graph: GraphModule, members: Sequence[FxNode]) -> list[FxNode]:
-    """Return the inputs of a part: tensors, numbers, and nodes that provide the symbols of
-    sizes.
+    """Return the inputs of a part: the nodes that it reads, and nodes whose values have the other
+    symbols of its sizes.
     """
     inside = set(members)
     read = (i for n in members for i in n.all_input_nodes if i.op != "get_attr")
@@ -271,8 +278,8 @@ def _inputs(graph: GraphModule, members: Sequence[FxNode]) -> list[FxNode]:
 
 
 def _sources(graph: GraphModule) -> Mapping[SymExpr, FxNode]:
-    """Return for each symbol the first number node that is the symbol, else the first tensor
-    with it.
+    """Return for each symbol the first node that is the symbol, or else the first tensor of which
+    it is a dim.
     """
     numbers: dict[SymExpr, FxNode] = {}
     tensors: dict[SymExpr, FxNode] = {}
@@ -284,7 +291,7 @@ def _sources(graph: GraphModule) -> Mapping[SymExpr, FxNode]:
 
 
 def _plain_symbols(node: FxNode) -> list[SymExpr]:
-    """Return the symbols that a node's value provides without arithmetic."""
+    """Return the symbols that are a dim of a node's value, or the value itself."""
     val = node.meta.get("val")
     dims = [dim_of(d) for d in val.shape] if hasattr(val, "shape") else []
     if hasattr(val, "node"):

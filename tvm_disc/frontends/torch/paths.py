@@ -1,4 +1,4 @@
-"""Keys by which PyTorch's guards refer to the inputs of an exported program."""
+"""Paths of keys by which PyTorch's guards refer to the inputs of an exported program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_disc.typing import ExportedProgram
 
 
 def parameter_names(program: ExportedProgram) -> list[str]:
-    """Return the parameters of the exported ``forward``: positional ones, then keyword ones."""
+    """Return the names of ``forward``'s parameters: the positional ones, then the keyword ones."""
     signature = program.module_call_graph[0].signature
     names = getattr(signature, "forward_arg_names", None)
     positional, by_name = program.call_spec.in_spec.children()
@@ -21,7 +21,7 @@ def parameter_names(program: ExportedProgram) -> list[str]:
 
 
 def input_paths(program: ExportedProgram, count: int) -> list[list[Keys]]:
-    """Return for each of the ``count`` leaves of the arguments the possible key paths to it."""
+    """Return, for each of the ``count`` leaves of the arguments, its possible paths of keys."""
     from torch.utils import _pytree as pytree
 
     names = parameter_names(program)
@@ -35,7 +35,7 @@ def input_paths(program: ExportedProgram, count: int) -> list[list[Keys]]:
         name = names[first] if group == 0 and first < positional else first
         aliases: list[Keys] = [(name, *rest), ("flat_args", number)]
         several = re.fullmatch(r"(.+)_(\d+)", str(name))
-        if several:  # a parameter like *args
+        if several:  # an element of a parameter such as *args
             aliases.append((several[1], int(several[2]), *rest))
         found.append(aliases)
     return found

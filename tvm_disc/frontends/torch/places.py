@@ -17,7 +17,7 @@ def place_of(node: FxNode) -> str:
 
 
 def place_and_code(node: FxNode) -> tuple[str, str]:
-    """Return :func:`place_of` a node, and the source line."""
+    """Return the result of :func:`place_of`, and the source line, shortened to ``MOST_CODE``."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     if not frames:
         return str(node.name), ""

@@ -1,4 +1,4 @@
-"""``torch.export`` programs as Relay modules."""
+"""Conversion of ``torch.export`` programs to Relay modules."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
 from tvm_disc.typing import ExportedProgram, FxNode, TorchTensor
 
-# Kinds of results that are new values of written buffers and inputs, not returned by the function.
+# Kinds of results of an exported graph that are new values of written buffers, parameters and
+# inputs. The exported function does not return these values.
 _WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")
 
 
 def from_pytorch(program: ExportedProgram) -> IRModule:
     """Return the Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
 
-    Inputs have the names of the exported function's parameters; those inside tuples and mappings
-    have PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` given to ``export``
-    are part of the program. Named dims keep their names and ranges. Results are flat, without
-    ``None``. The values written by the function (buffers, inputs) follow the results, in the order
-    of the graph signature. A written buffer is also an input under its own name, after those of the
-    function.
+    Inputs have the names of the exported function's parameters; tensors inside tuples and mappings
+    have PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` that were arguments of
+    the export are constants of the program. Named dims keep their names and ranges. Results are
+    flat, without ``None``. New values of written buffers and inputs follow the results, in the
+    order of the graph signature. A written buffer is also an input, after those of the function.
 
     Raises:
-        Unsupported: PyTorch is not installed, or nodes cannot be converted; the message names all
+        Unsupported: PyTorch is not installed, or nodes cannot be converted; the message lists all
             of them with their source locations.
-        TypeMismatch: the argument is not an exported program.
+        TypeMismatch: ``program`` is not an exported program.
     """
     require("torch", "torch", "from_pytorch")
     import torch
@@ -58,11 +58,11 @@ def from_pytorch(program: ExportedProgram) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "create one with torch.export.export, or call build(module, example_inputs=...)"
         )
-    # Rebuilding a loaded program loses its guards.
+    # Read the guards first: a decomposed program no longer has the guards of a loaded one.
     recorded = ExportRecord(tuple(program._guards_code), tuple(recorded_guards(program)), own)
     program = without_idle_dropouts(program)
     if is_whole(program):
-        with suppress(Unsupported):  # PyTorch's decompositions may avoid an unsupported operator
+        with suppress(Unsupported):  # a decomposition may have no unsupported operator
             return ExportedConversion(program, recorded).module()
     with oblivious(own is not None and own.oblivious):
         program = decomposed(program)
@@ -70,7 +70,7 @@ def from_pytorch(program: ExportedProgram) -> IRModule:
 
 
 def decompositions() -> object:
-    """Return the decompositions of all operators for which the table has no converter."""
+    """Return PyTorch's decompositions of the operators that have no converter."""
     from torch.export import default_decompositions
 
     table = default_decompositions()
@@ -82,8 +82,10 @@ def decompositions() -> object:
 
 
 def decomposed(program: ExportedProgram) -> object:
-    """Return the functionalized program, decomposed into operators that have a converter where
-    possible.
+    """Return the program without writes, with its operators decomposed by :func:`decompositions`.
+
+    Raises:
+        Unsupported: PyTorch cannot decompose the program.
     """
     try:
         with warnings.catch_warnings():
@@ -105,10 +107,10 @@ _LIFTING = Lock()
 
 @contextmanager
 def _lifted_constants(program: ExportedProgram) -> Iterator[ExportedProgram]:
-    """Yield the program, decompositions of which keep the constants that they create.
+    """Yield a program that keeps constants which decompositions create.
 
-    Before 2.14, PyTorch lists such a constant as an input and drops its value: then this is a copy
-    of the program, which collects them.
+    PyTorch before 2.14 adds such a constant as an input, but drops its value. For these versions a
+    copy of the program is yielded; its decomposition adds the values to the copy's constants.
     """
     import torch
     from torch.export import _trace
@@ -136,7 +138,7 @@ def _lifted_constants(program: ExportedProgram) -> Iterator[ExportedProgram]:
 
 @dataclass(frozen=True)
 class _Hole:
-    """A placeholder of the graph and its value: an input or a literal."""
+    """A placeholder of the graph; ``literal`` is a tuple with its value if that is a constant."""
 
     node: Any
     kind: str
@@ -150,9 +152,9 @@ class ExportRecord:
     """The conditions that the exporter recorded, before any decomposition.
 
     Attributes:
-        texts: the guards as Python text, which a saved program keeps.
-        guards: the guards as expressions; empty for a loaded program.
-        own: the export result, if this compiler exported the program.
+        texts: the guards as Python text; a saved program keeps them.
+        guards: the guards as expressions; a loaded program has none.
+        own: the result of ``export.exported``, or None if the user exported the program.
     """
 
     texts: tuple[str, ...]
@@ -160,7 +162,7 @@ class ExportRecord:
     own: Exported | None = None
 
     def layout(self) -> list[Recorded]:
-        """Return the guards that do not affect results here."""
+        """Return the guards that the program need not check, as they do not affect its results."""
         settled = {} if self.own is None else self.own.settled
         return [g for g in self.guards if g.tests_only_one or g.code in settled]
 
@@ -224,7 +226,7 @@ class ExportedConversion:
         return structure_of(self.program, [h.literal for h in users], states)
 
     def _conditions(self, inputs: ExportedInputs) -> None:
-        """Add all conditions that the exporter requires of the inputs."""
+        """Add to ``inputs`` all conditions that the exporter has recorded."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
         settled = {} if self.recorded.own is None else self.recorded.own.settled
         for text in self.recorded.texts:
@@ -237,12 +239,12 @@ class ExportedConversion:
             else:
                 inputs.require(text, partial(self._place, inputs))
         inputs.know(self.walk.facts)
-        # The guards of the export have been added; the others are from the decomposition.
+        # Guards of the export have been added already; any other guard is from the decomposition.
         inputs.know_recorded(recorded_guards(self.program), set(self.recorded.texts))
 
     @cached_property
     def _paths(self) -> dict[Keys, _Hole]:
-        """The inputs by their key paths."""
+        """Return the inputs by their paths of keys."""
         holes = [h for h in self.holes if h.kind == "USER_INPUT"]
         return {
             keys: hole
@@ -266,7 +268,7 @@ class ExportedConversion:
         return str(dim) if isinstance(dim, int) else inputs.names.get(dim, f"{hole.name}.{axis}")
 
     def _number(self, inputs: ExportedInputs, keys: Keys, axis: int | None) -> Number:
-        """Return a number in a condition as a Relay expression."""
+        """Return a number in a condition as a Relay expression; see ``checks.Read``."""
         symbols = self.walk.symbols
         if keys not in self._paths:
             return symbol_number(symbols, keys, axis)
@@ -289,12 +291,12 @@ class ExportedConversion:
         return None
 
     def _state(self, name: object) -> TorchTensor:
-        """Return a parameter or a buffer; the latter may be missing in the saved state."""
+        """Return a parameter or buffer; buffers that are not saved are among the constants."""
         state = self.program.state_dict
         return state[name] if name in state else self.program.constants[name]
 
     def _body(self, made: Sequence[object]) -> Expr:
-        """Return the user's results, followed by written values."""
+        """Return the body of ``main``: the user's results, then new values of written tensors."""
         specs = self.signature.output_specs
         pairs = list(zip(specs, made, strict=True))
         first = [v for s, v in pairs if s.kind.name == "USER_OUTPUT"]

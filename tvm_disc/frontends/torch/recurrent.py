@@ -1,7 +1,8 @@
 """Export of recurrent layers as single operators.
 
-``torch.export`` unrolls a recurrent layer for the length of the example, which fixes the length.
-Here the layer is one operator, whose result has the length of its input; it becomes a loop.
+``torch.export`` unrolls a recurrent layer, which fixes the sequence length to that of the example.
+This module replaces the layer by one custom operator, which accepts any length and is converted to
+a loop.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 @cache
 def _operators() -> object:
-    """Define the custom operators, once per process."""
+    """Define the custom operators, once per process, and return their library."""
     import torch
 
     library = torch.library.Library("tvm_disc", "DEF")
@@ -42,7 +43,7 @@ def _computed(torch: Any, kind: str) -> Callable[..., object]:
 
 
 def _shaped(several: bool) -> Callable[..., object]:
-    """Return a shape function: the shapes of the result follow from the input and the states."""
+    """Return the function by which PyTorch infers the shapes of an operator's results."""
 
     def fake(x: Any, hx: Any, params: Sequence[object], *args: Any) -> tuple[object, ...]:
         states = list(hx) if several else [hx]
@@ -54,9 +55,9 @@ def _shaped(several: bool) -> Callable[..., object]:
 
 @contextmanager
 def whole_layers() -> Iterator[None]:
-    """Keep the recurrent layers of modules that are exported in this context as single operators.
+    """Export each recurrent layer as a single operator in this context.
 
-    Packed sequences are handled by PyTorch.
+    Layers that are called with packed sequences remain those of PyTorch.
     """
     import torch
 

@@ -15,10 +15,10 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def with_named_parameters(
     module: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> tuple[object, tuple[object, ...], dict[str, object]]:
-    """Return a module whose ``forward`` names every argument of this call, and the arguments.
+    """Return a module whose ``forward`` has a named parameter for each argument, and the arguments.
 
-    For ``*args`` and ``**kwargs`` the exporter records neither names nor dynamic dims. The module
-    is not changed: a shallow copy of it gets a different ``forward``.
+    This replaces ``*args`` and ``**kwargs``, for which the exporter records no names or dynamic
+    dims. The result is a shallow copy of the module with another ``forward``.
     """
     signature = inspect.signature(module.forward)
     if all(p.kind not in _SEVERAL for p in signature.parameters.values()):
@@ -37,8 +37,9 @@ def with_named_parameters(
         else:
             positional[name] = value
 
-    # Analysis of the bytecode names constants after the place that it reads the module from, and
-    # PyTorch cannot decompose a program with a closure in these names: read the module from self.
+    # `forward` must read the module from `self`, not from a closure. PyTorch's analysis of the
+    # bytecode would use the closure in the names of constants, and could then not decompose the
+    # program.
     own = vars(module).get("forward")
     original = type(module).forward if own is None else None
 
@@ -55,7 +56,7 @@ def with_named_parameters(
 
 
 def register_classes(values: object) -> None:
-    """Register the dataclasses and caches among the arguments as containers with PyTorch."""
+    """Register the dataclasses and caches in the arguments with PyTorch, as container classes."""
     import torch
     from torch.utils import _pytree as pytree
 

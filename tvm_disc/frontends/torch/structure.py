@@ -1,4 +1,4 @@
-"""Nesting of the arguments and results of an exported program, as plain data for the runtime."""
+"""The nesting of arguments and results of an exported program, as JSON for the runtime."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _PLAIN = (bool, int, float, str, type(None))
 def structure_of(
     program: ExportedProgram, literals: Sequence[object], states: Sequence[str]
 ) -> str:
-    """Return the structure as JSON; empty for a program with flat tensors only.
+    """Return the structure as JSON, or an empty string if arguments and results are flat tensors.
 
     Args:
-        literals: for each leaf of the arguments, a tuple with the value at export, or None for a
-            leaf that is an input.
-        states: the inputs that follow those of the user.
+        program: the exported program.
+        literals: for each leaf of the arguments, None if it is an input, or a tuple with its
+            constant value.
+        states: the names of the inputs that follow those of the user.
     """
     from torch.utils import _pytree as pytree
 
@@ -28,7 +29,8 @@ def structure_of(
     params = [c for group in given.children() for c in group.children()]
     outputs = _outputs(program)
     plain_in = all(c.is_leaf() for c in params) and not any(literals)
-    # Constants are not results of the program, and numbers are returned as Python integers.
+    # A flat result needs the structure if it has constants, which the program does not return, or
+    # numbers, which become Python integers.
     flat = result.is_leaf() or (
         result.type is tuple and all(c.is_leaf() for c in result.children())
     )
@@ -57,9 +59,7 @@ def structure_of(
 
 
 def _outputs(program: ExportedProgram) -> list[tuple[str, object]]:
-    """Return for each leaf of the result its kind (tensor, number or known), and the known
-    value.
-    """
+    """Return ("tensor", None), ("number", None) or ("known", value) for each leaf of the result."""
     found: list[tuple[str, Any]] = []
     for spec in program.graph_signature.output_specs:
         if spec.kind.name != "USER_OUTPUT":

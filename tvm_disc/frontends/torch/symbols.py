@@ -1,8 +1,8 @@
-"""PyTorch's symbolic integers, which are sympy expressions, as Relay arithmetic.
+"""Conversion of PyTorch's symbolic numbers, which are sympy expressions, to Relay arithmetic.
 
-A symbol is read where it is bound: from the dim of an input, from an input that is a number, or
-from a node's result. Everything else is an expression of symbols. Nodes that only compute sizes
-therefore need no converter: PyTorch's expression of their value is used.
+The value of a symbol is a dim of an input, an input that is a number, or a dim of a node's result.
+All other symbolic numbers are expressions of symbols. Nodes that only compute sizes need no
+converter, because PyTorch has their results as expressions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scalar(value: Any, dtype: str) -> Constant:
 
 
 def dim_at(tensor: Expr, axis: int) -> Expr:
-    """Return a dim of a tensor as a scalar."""
+    """Return the dim of ``axis`` of a tensor as an int64 scalar."""
     shape = op("shape_of", tensor, dtype=INT)
     return op("take", shape, scalar(axis, INT), axis=0)
 
@@ -42,20 +42,20 @@ class Symbols:
         self._made: dict[object, tuple[Expr, str]] = {}
 
     def knows(self, symbol: object) -> bool:
-        """Return whether a symbol is bound."""
+        """Return whether the value of a symbol is defined."""
         return symbol in self._bound
 
     def known(self) -> list[Any]:
-        """Return the bound symbols."""
+        """Return the symbols whose values are defined."""
         return list(self._bound)
 
     def bind(self, symbol: SymExpr, read: Callable[[], Expr]) -> None:
-        """Define how a symbol is read; the first definition is kept."""
+        """Define the value of a symbol as the result of ``read``; later definitions are ignored."""
         self._bound.setdefault(symbol, read)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Scope of a conditional or loop body: its bindings are removed at the end."""
+        """Open the scope of a conditional or loop body; its definitions are removed at the end."""
         kept = self._bound, self._made
         self._bound, self._made = dict(self._bound), dict(self._made)
         try:
@@ -64,7 +64,7 @@ class Symbols:
             self._bound, self._made = kept
 
     def number(self, value: SymExpr | int) -> tuple[Expr, str]:
-        """Return a number or symbolic number as a scalar expression, and its element type."""
+        """Return a number or symbolic number as a scalar expression, and its dtype."""
         if isinstance(value, bool | int | float):
             dtype = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT
             return scalar(value, dtype), dtype
@@ -81,7 +81,7 @@ class Symbols:
         return Value(expr, found, ())
 
     def vector(self, dims: Sequence[Dim]) -> Expr:
-        """Return dims as a tensor of rank 1."""
+        """Return dims as an int64 vector."""
         if all(isinstance(d, int) for d in dims):
             return Constant(np.array([min(d, MOST) for d in dims], dtype=INT))
         parts = [self.value(d, INT).expr for d in dims]

@@ -53,14 +53,14 @@ def _joined() -> Mapping[str, Callable[..., object]]:
 
 ROWS: Mapping[str, Callable[..., object]] = _joined()
 
-# Operators that are decomposed although they have a converter. The converter cannot express that
-# they write into their operands, or that they return views into which other operators write.
+# Operators that are decomposed although they have a converter. They may write into their operands,
+# or return views into which other operators write, and a converter cannot express these writes.
 TAKEN_APART = frozenset(
     ["batch_norm.default", "instance_norm.default", "meshgrid.default", "meshgrid.indexing"]
 )
 
 
 def row_name(target: object) -> str:
-    """Return the name of an overload in the table: ``add.Tensor`` for ``aten.add.Tensor``."""
+    """Return the key of an overload in the table: ``add.Tensor`` for ``aten.add.Tensor``."""
     name = str(getattr(target, "_name", target)).removeprefix("aten::").removeprefix("aten.")
     return name if "." in name else f"{name}.default"

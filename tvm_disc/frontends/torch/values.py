@@ -1,4 +1,4 @@
-"""Tensors of a PyTorch graph as Relay expressions with known types."""
+"""The representation of a PyTorch graph's tensors: Relay expressions with dtypes and dims."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Value(Algebra):
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """Return the number of axes."""
         return len(self.dims)
 
     @property
     def is_float(self) -> bool:
-        """Whether its elements are floating-point numbers."""
+        """Return whether the dtype is a floating-point type."""
         return is_float(self.dtype)
 
 
 def relay_dtype(dtype: object) -> str:
-    """Return Relay's name of a PyTorch element type.
+    """Return the name of a PyTorch dtype in Relay.
 
     Raises:
         Unsupported: Relay has no such type, for example for complex numbers.
@@ -72,7 +72,7 @@ def dims_of(tensor: TorchTensor) -> tuple[Dim, ...]:
 
 @cache
 def meta_like(dtype: str, scalar: bool) -> object:
-    """Return a tensor without data, for PyTorch's type promotion."""
+    """Return a tensor without data, of rank 0 or 1, as an argument of PyTorch's type promotion."""
     import torch
 
     shape = () if scalar else (1,)

@@ -1,7 +1,7 @@
 """Conversion of a PyTorch graph to Relay expressions, node by node.
 
-Nodes that only compute sizes need no converter: PyTorch has their value as an expression of
-symbols. All nodes that cannot be converted are collected and reported together.
+Nodes that only compute sizes need no converter, because PyTorch has their results as expressions of
+symbols. All nodes that cannot be converted are collected and reported in one error.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class GraphConversion:
     """Converts the graphs of one program.
 
     Attributes:
-        symbols: how each symbolic size is read.
-        facts: conditions on sizes that the program checks.
-        problems: nodes that could not be converted, one line each.
+        symbols: converts symbolic numbers.
+        facts: conditions on sizes that every call must satisfy, as sympy expressions.
+        problems: messages about nodes that could not be converted.
         refused: the nodes of the outermost graph that could not be converted.
     """
 
@@ -49,7 +49,7 @@ class GraphConversion:
         self._constants: dict[tuple[object, ...], Value] = {}
 
     def constant(self, tensor: TorchTensor) -> Value:
-        """Return a tensor with data as a constant, one per distinct tensor."""
+        """Return a tensor with data as a constant; equal views of the same data share one."""
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
         if key not in self._constants or tensor.numel() == 0:
             array = array_of(tensor)
@@ -74,7 +74,7 @@ class GraphConversion:
         return []
 
     def inner(self, module: GraphModule, args: Sequence[object]) -> list[Value]:
-        """Return the results of an inner graph; its own size symbols are read from its operands."""
+        """Return the results of an inner graph; its symbols are dims of its operands ``args``."""
         holes = [n for n in module.graph.nodes if n.op == "placeholder"]
         given = dict(zip((n.name for n in holes), args, strict=True))
         for node in holes:
@@ -107,7 +107,10 @@ class GraphConversion:
     # -- nodes ---------------------------------------------------------------------------------
 
     def _guarded(self, node: FxNode, env: Mapping[FxNode, Value | SymExpr]) -> object:
-        """Return a node's value; on failure a placeholder, so that the walk finds every problem."""
+        """Return a node's value, or a placeholder if the conversion fails.
+
+        The conversion goes on with the placeholder, so that it finds all problems.
+        """
         self.maker.node = node
         self._open.append(node)
         try:
@@ -117,7 +120,7 @@ class GraphConversion:
             self._refuse(node, str(error))
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
                 ValueError) as error:  # fmt: skip
-            # The converter does not support these arguments or operand ranks.
+            # The converter failed: it does not support these arguments or ranks.
             text = f"{type(error).__name__}: {error}"
             self._refuse(node, f"its converter does not support these operands ({text})")
         finally:
@@ -148,12 +151,12 @@ class GraphConversion:
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
-            _check_types(node.meta.get("val"))  # prefer to report an unsupported element type
+            _check_types(node.meta.get("val"))  # a more specific error, if it is raised
             raise Unsupported("the operator has no converter")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
     def _settled(self, node: FxNode, made: Value) -> Value:
-        """Return results with the types that PyTorch infers."""
+        """Check the types of a converter's results and return them with PyTorch's dims."""
         val = node.meta.get("val")
         if isinstance(made, list | tuple):
             vals = val if isinstance(val, list | tuple) else [None] * len(made)
@@ -171,7 +174,7 @@ class GraphConversion:
         return Value(made.expr, dtype, dims)
 
     def _bind_results(self, node: FxNode, made: object) -> None:
-        """Bind symbols of data-dependent sizes and numbers to the node's result."""
+        """Define the symbols whose values are data-dependent sizes or numbers in ``made``."""
         for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
             keys = [
                 (type(k).__name__, getattr(k, "idx", getattr(k, "divisor", None))) for k in path
@@ -198,18 +201,18 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: SymExpr) -> Expr:
     return expr
 
 
-# Arguments that only concern the placement of a tensor in memory.
+# Arguments that only select the device or memory layout of a tensor; converters do not get them.
 _PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
 
 
 def is_number(val: Sequence[TorchTensor] | SymInt | TorchTensor) -> bool:
-    """Return whether a node's value is a number, known or symbolic."""
+    """Return whether a node's value ``val`` is a number or a symbolic number."""
     numbers = ("SymInt", "SymFloat", "SymBool")
     return isinstance(val, bool | int | float) or type(val).__name__ in numbers
 
 
 def _mapped(args: Any, of: Any) -> Any:
-    """Return arguments with nodes replaced by values, at every depth."""
+    """Return nested arguments with each node replaced by ``of(node)``."""
     if type(args).__name__ == "Node":
         return of(args)
     if isinstance(args, list | tuple):
@@ -222,21 +225,21 @@ def _mapped(args: Any, of: Any) -> Any:
 
 
 def _mapped_number(value: SymInt) -> object:
-    """Return a symbolic number in the arguments as its expression."""
+    """Return the sympy expression of a symbolic number; other values are returned unchanged."""
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
     return value
 
 
 def _check_types(val: list[TorchTensor] | tuple[TorchTensor, ...] | TorchTensor) -> None:
-    """Refuse a result whose element type Relay does not have."""
+    """Raise Unsupported if Relay does not have the dtype of a result."""
     for result in val if isinstance(val, list | tuple) else [val]:
         if hasattr(result, "shape"):
             relay_dtype(result.dtype)
 
 
 def _stand_in(val: Any) -> Any:
-    """Return a placeholder of the type of a value that could not be converted."""
+    """Return a placeholder for the result of a node that could not be converted."""
     if isinstance(val, list | tuple):
         return [_stand_in(v) for v in val]
     if not hasattr(val, "shape"):
@@ -255,7 +258,7 @@ def _described(node: FxNode) -> str:
     return f"{node.target} at {place}{f', `{code}`' if code else ''}"
 
 
-# What a user can do about a module that `build` refuses.
+# Advice to the user for a module that `build` refuses.
 FALLBACK = (
     'the whole module must be one program here; torch.compile(model, backend="tvm_disc", '
     "dynamic=True) runs such parts in PyTorch and compiles the rest"
@@ -263,10 +266,11 @@ FALLBACK = (
 
 
 def refuse(problems: Sequence[str], advice: str = "") -> None:
-    """Raise an error that lists every problem, if there are any.
+    """Raise one error that lists all problems, if there are any.
 
     Args:
-        advice: the last line of the message.
+        problems: one message for each node that could not be converted.
+        advice: the last line of the error.
 
     Raises:
         Unsupported: ``problems`` is not empty.

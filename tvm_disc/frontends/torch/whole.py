@@ -1,10 +1,10 @@
-"""Detection of programs that need no decomposition: all operators have converters, none writes.
+"""Detection of exported programs that can be converted without PyTorch's decompositions.
 
-``ExportedProgram.run_decompositions`` runs the model twice under symbolic shapes, which dominates
-the import time: half a minute for a MobileNet. It is required only for operators without a
-converter and for operators that write into their operands. Most writes go to a tensor that nothing
-else reads, such as the result of a convolution; these are read as the corresponding functional
-operator.
+``ExportedProgram.run_decompositions`` traces the model twice with symbolic shapes, which takes most
+of the import time: half a minute for a MobileNet. It is required only for operators without a
+converter and for operators that write into their operands. Most operators of the second kind write
+to a tensor that no other node reads, such as the result of a convolution. They are converted as the
+corresponding functional operator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from tvm_disc.frontends.torch.table import ROWS, row_name
 from tvm_disc.typing import ExportedProgram, FxNode
 
-# Operators whose results are always new memory. Others may return their operand, as dropout does.
+# Operators whose result never aliases an operand. Dropout, for example, may return its operand.
 _MAKES = frozenset(
     f"{name}.default"
     for name in (
@@ -48,7 +48,7 @@ def _reads(node: FxNode) -> bool:
         return True
     if name not in ROWS:
         return False
-    if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # these write while training
+    if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # they write in training mode
         return name == "batch_norm.default" and len(node.args) > 5 and node.args[5] is False
     return not writes(node.target) or _unseen(node)
 
@@ -59,7 +59,7 @@ def writes(target: object) -> bool:
 
 
 def _unseen(node: FxNode) -> bool:
-    """Return whether an operator writes only into its first operand, which nothing else reads."""
+    """Return whether a node writes only into its first operand, which no other node reads."""
     arguments = node.target._schema.arguments
     written = [k for k, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write]
     return (
@@ -76,7 +76,7 @@ def _dtype(node: FxNode) -> Any:
 
 
 def _is_own(source: FxNode) -> bool:
-    """Return whether the node owns its storage, or aliases a mutated operand that does."""
+    """Return whether ``source`` returns new memory, or writes in place to unseen new memory."""
     if source.op != "call_function" or not hasattr(source.target, "_schema"):
         return False
     if writes(source.target):

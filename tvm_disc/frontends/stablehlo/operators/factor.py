@@ -16,7 +16,7 @@ Pair = tuple[list[Expr], list[Expr]]
 
 
 def indices(n: StableHLONode, x: Expr, axis: int) -> Expr:
-    """Return the row numbers (axis -2) or column numbers (-1), in a shape that broadcasts to ``x``."""
+    """Return the row numbers (axis -2) or column numbers (-1), shaped to broadcast to ``x``."""
     rank = n.rank(x)
     return n.along(n.arange(n.size(x, rank + axis)), rank + axis, rank)
 

@@ -1,7 +1,7 @@
-"""Conversion of PyTorch operators to Relay, by family.
+"""Converters of PyTorch operators to Relay, one module per family of operators.
 
 Each converter is called as ``row(maker, *args, **kwargs)``.
 
-Arguments are those of the operator's schema: tensors as :class:`Value`, symbolic integers as sympy
-expressions, everything else as Python objects. ``maker`` has the node's result type.
+The arguments are those of the operator's schema: a tensor is a :class:`Value`, a symbolic number is
+a sympy expression, and everything else is a Python object. ``maker`` has the type of the result.
 """

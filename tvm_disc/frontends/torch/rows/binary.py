@@ -12,13 +12,13 @@ from tvm_disc.frontends.torch.rows.elementwise import sign_bit
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
-# Arithmetic on bool operands.
+# Relay's operators for arithmetic, and for maximum and minimum, on bool operands.
 _ON_TRUTHS = {"add": "logical_or", "multiply": "logical_and"}
 _OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
 
 
 def _arithmetic(name: str) -> Row:
-    """Return the converter of ``a op alpha * b``, computed in the element type of the result."""
+    """Return the converter of ``a op alpha * b``; the operands are cast to the result's dtype."""
 
     def row(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
         dtype = m.out_dtype
@@ -46,7 +46,7 @@ def _extreme(name: str) -> Row:
 
 
 def _ignoring_nan(name: str) -> Row:
-    """Return the converter of fmax or fmin: if one operand is NaN, the result is the other."""
+    """Return the converter of fmax or fmin: if one operand is NaN, the result is the other one."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
@@ -62,7 +62,7 @@ def _ignoring_nan(name: str) -> Row:
 def divided(
     m: Maker, a: Value | float, b: Value | float, *, rounding_method: str | None = None
 ) -> Value:
-    """Return a quotient, exact or rounded."""
+    """Return ``a / b``, not rounded, or rounded by ``rounding_method`` "floor" or "trunc"."""
     dtype = m.out_dtype
     above, below = m.tensor(a, dtype), m.tensor(b, dtype)
     if rounding_method is None:
@@ -84,7 +84,7 @@ def _floor_divide(m: Maker, a: Value | float, b: Value | float) -> Value:
 
 
 def _plain(name: str) -> Row:
-    """Return the converter of a Relay operator on operands of the result's element type."""
+    """Return the converter to a Relay operator; the operands are cast to the result's dtype."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
         dtype = m.out_dtype
@@ -149,7 +149,7 @@ def powered(m: Maker, base: object, exponent: object) -> Value:
         return a**b
     # float64 is exact for every integer power that does not overflow the result.
     wide = m.cast(a, "float64") ** m.cast(b, "float64")
-    # A negative power is exact for 1 and -1, and 0 for every other base, including 0.
+    # A negative power of 1 or -1 is exact; that of every other base, including 0, is 0.
     parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
     return m.cast(m.where(b < 0, parts, m.apply("round", wide)), dtype)
 
@@ -196,7 +196,7 @@ def _masked_fill(m: Maker, x: Value, mask: Value, value: Value | float) -> Value
 
 
 def _atan2(m: Maker, y: object, x: Value | float) -> Value:
-    """Return the angle of a point by its quadrant; signs of zeros count, as in C."""
+    """Return the angle of the point (x, y) in [-pi, pi]; zeros are signed, as in C's ``atan2``."""
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
     rise, run = m.abs(y), m.abs(x)
@@ -235,7 +235,7 @@ def _lerp(m: Maker, a: Value, b: Value, weight: Value | None) -> Value:
 
 
 def _hypot(m: Maker, a: Value | float, b: Value | float) -> Value:
-    """Return the length of a vector without overflow; infinity takes precedence over NaN."""
+    """Return ``sqrt(a^2 + b^2)`` without overflow; it is infinite if ``a`` or ``b`` is."""
     dtype = m.out_dtype
     a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
     top, low = m.maximum(a, b), m.minimum(a, b)

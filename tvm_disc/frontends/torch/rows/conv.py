@@ -17,7 +17,7 @@ def per_axis(given: Any, rank: int) -> tuple[int, ...]:
     """Return one integer per spatial axis.
 
     Raises:
-        Unsupported: a value is known only at run time.
+        Unsupported: a value is unknown at compile time.
     """
     values = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(v, int) for v in values):
@@ -68,7 +68,7 @@ def _convolution(
 def _transposed(
     m: Maker, x: Value, weight: Value, how: tuple[Any, Sequence[int], Sequence[int]]
 ) -> Any:
-    """Return a transposed convolution; padding beyond the kernel's reach is cropped afterwards."""
+    """Return a transposed convolution; padding wider than the kernel is cropped afterwards."""
     window, padding, more = how
     rank = weight.rank - 2
     taps = weight.dims[2:]
@@ -103,8 +103,9 @@ def _plain(m: Maker, x: Value, weight: Value, bias: Value | None = None, stride:
 
 def _padded(m: Maker, x: Value, weight: Value, bias: Value | None, stride: Ints, padding: str,
             dilation: Ints, groups: int) -> Value:  # fmt: skip
-    """Return a convolution padded by ``same`` or ``valid``; an odd rest of ``same`` is at the
-    end.
+    """Return a convolution with ``same`` or ``valid`` padding.
+
+    If the total width of ``same`` is odd, the end gets one element more than the start.
     """
     rank = weight.rank - 2
     if padding == "valid":

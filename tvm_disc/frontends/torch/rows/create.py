@@ -54,7 +54,7 @@ def _arange(m: Maker, *bounds: object, **kwargs: object) -> Value:
 
 
 def stepped(m: Maker, start: Any, end: object, step: Any) -> Value:
-    """Return ``start``, ``start + step``, ..., with the length of the result."""
+    """Return the vector ``start``, ``start + step``, ..., with the length of the node's result."""
     dtype, (size,) = m.out_dtype, m.out_dims
     known = all(isinstance(v, int | float) for v in (start, step)) and isinstance(size, int)
     if known and size <= 1 << 16:
@@ -73,7 +73,7 @@ def stepped(m: Maker, start: Any, end: object, step: Any) -> Value:
 
 
 def _linspace(m: Maker, start: object, end: object, steps: int, **kwargs: object) -> Value:
-    """Return evenly spaced numbers, computed from both ends so that the last element is exact."""
+    """Return evenly spaced numbers; each half is computed from its end, so both ends are exact."""
     dtype, (size,) = m.out_dtype, m.out_dims
     first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
     gaps = m.maximum(m.tensor(size - 1, "float64"), 1.0)
@@ -93,9 +93,9 @@ def _eye(m: Maker, *args: object, **kwargs: object) -> Value:
 
 
 def _triangle(find: Callable[..., Any]) -> Row:
-    """Return the converter of the indices of a triangle: a tensor of row and column indices.
+    """Return the converter of tril_indices or triu_indices: rows and columns of a triangle.
 
-    The size of the triangle must be known at import.
+    The size of the triangle must be known at compile time.
     """
 
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:

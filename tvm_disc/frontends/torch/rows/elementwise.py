@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 
 
 def real(name: str) -> Row:
-    """Return the converter of a function of real numbers; integers are cast to floats first."""
+    """Return the converter to a Relay operator on floats; integers are cast to floats first."""
 
     def row(m: Maker, x: Value) -> Value:
         return m.apply(name, m.cast(x, m.out_dtype))
@@ -24,7 +24,7 @@ def real(name: str) -> Row:
 
 
 def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
-    """Return the converter of a formula that is computed in at least float32 and rounded once."""
+    """Return the converter of a formula that is computed in float32 or float64, and then cast."""
 
     def row(m: Maker, x: Value) -> Value:
         dtype = m.out_dtype
@@ -44,7 +44,7 @@ def _whole(name: str) -> Row:
 
 
 def identity(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
-    """Return ``x``: a copy, a view, or a hint that has no effect here."""
+    """Return ``x``, for operators that copy, alias or annotate a tensor."""
     return x
 
 
@@ -61,7 +61,7 @@ def _round_decimals(m: Maker, x: Value, *, decimals: int = 0) -> Value:
 
 
 def _sign(m: Maker, x: Value) -> Value:
-    """Return the sign; 0 for NaN and -0.0, because PyTorch's kernel compares with 0 twice."""
+    """Return the sign; it is 0 for NaN and -0.0, as PyTorch computes (0 < x) - (x < 0)."""
     if x.dtype == "bool" or not x.is_float:
         return x if x.dtype == "bool" else m.apply("sign", x)
     below = m.where(x < 0.0, -1.0, 0.0, x.dtype)
@@ -86,7 +86,7 @@ def _relu(m: Maker, x: Value) -> Value:
 
 
 def clamped(m: Maker, x: Value, low: object, high: object) -> Value:
-    """Return ``x`` clamped to bounds, which may be None, numbers or tensors."""
+    """Return ``x`` clamped to bounds; each bound is None, a number or a tensor."""
     dtype = m.out_dtype
     x = m.cast(x, dtype)
     if low is not None:
@@ -125,7 +125,7 @@ def _elu(m: Maker, x: Value, alpha: float = 1, scale: Any = 1, input_scale: Any 
 
 
 def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
-    """Return the Gaussian error linear unit, exact or by its tanh approximation."""
+    """Return the Gaussian error linear unit, exact, or its tanh approximation."""
     if approximate == "tanh":
         cube = x * x * x
         inner = x + cube * 0.044715
@@ -145,7 +145,7 @@ def _log_sigmoid(m: Maker, x: Value) -> Value:
 
 
 def _predicate(name: str) -> Row:
-    """Return the converter of a predicate on floats; integers are always finite and never NaN."""
+    """Return the converter of a test of floats; integers are finite, and neither inf nor NaN."""
 
     def row(m: Maker, x: Value) -> Value:
         if x.is_float:
@@ -164,7 +164,7 @@ def _bitwise_not(m: Maker, x: Value) -> Value:
 
 
 def _to_out(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
-    """Return ``x`` converted to the type of the result."""
+    """Return ``x`` cast to the dtype of the node's result."""
     return m.cast(x, m.out_dtype)
 
 
@@ -176,17 +176,17 @@ def _view_dtype(m: Maker, x: Value, dtype: object) -> Value:
 
 
 def _width(dtype: str) -> int:
-    """Return the bits of an element."""
+    """Return the number of bits of an element."""
     return int("".join(filter(str.isdigit, dtype)) or 8)
 
 
 def _bits(m: Maker, x: Value, dtype: str) -> Value:
-    """Return the bits of ``x`` reinterpreted as elements of a different type."""
+    """Return the bits of ``x`` reinterpreted as elements of ``dtype``."""
     return m.made(m.call("reinterpret", x, dtype=dtype), lambda: x.dims, dtype=dtype)
 
 
 def sign_bit(m: Maker, x: Value) -> Value:
-    """Return whether the sign bit is set, including that of zeros and NaN."""
+    """Return whether the sign bit is set, also for -0.0 and NaN."""
     if x.dtype == "bool" or x.dtype.startswith("uint"):
         return m.full(False, x.dims, "bool")
     if is_float(x.dtype):

@@ -1,4 +1,4 @@
-"""Converters of operators that read elements by index, and that search for positions."""
+"""Converters of operators that read elements by index, sort, or search."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ Row = Callable[..., Any]
 
 
 class Picked:
-    """An operand whose indexed axes are moved to the front, with the index tensors of those axes.
+    """An operand with indices for some of its axes; the *moved operand* has these axes first.
 
-    A mask is converted to the positions where it is true. Other indices are checked against the
-    axis; negative ones count from its end if ``negative``.
+    A bool mask is converted to the indices of its true elements. Other indices are checked to be in
+    bounds if ``checked``; negative ones count from the end of the axis if ``negative``.
 
     Attributes:
-        order: the operand's axes, the indexed ones first.
-        dims: the operand's dims in that order.
-        places: the indices along each indexed axis, as int64.
-        grid: the broadcast dims of the indices.
+        order: the operand's axes in the moved operand: indexed axes, then the others.
+        dims: the dims of the moved operand.
+        places: the int64 indices along each indexed axis.
+        grid: the shape to which the indices broadcast.
+        rest: the dims of the axes that are not indexed.
+        before: the position of the axes of ``grid`` in the result.
+        only: the indexed axis, or None if there are several.
     """
 
     def __init__(
@@ -51,23 +54,23 @@ class Picked:
         self.grid = joined_dims([p.dims for p in self.places])
         self.rest = self.dims[len(axes) :]
         together = axes == list(range(axes[0], axes[-1] + 1))
-        # Position of the index axes in the result: that of the indexed axes if these are adjacent,
-        # else the front.
+        # In PyTorch, the axes of the indices replace the indexed axes if these are adjacent, and
+        # else are the first axes of the result.
         self.before = axes[0] if together else 0
         self.only = axes[0] if len(axes) == 1 else None
 
     def moved(self) -> Value:
-        """Return the operand with indexed axes first."""
+        """Return the moved operand."""
         return self.m.transpose(self.x, self.order)
 
     def _lead(self) -> list[int]:
-        """Return for every axis of PyTorch's result its axis in the gather of the moved operand."""
+        """Return for each axis of PyTorch's result the axis of ``[*grid, *rest]``."""
         count, rest = len(self.grid), len(self.rest)
         lead = [count + k for k in range(self.before)]
         return [*lead, *range(count), *range(count + self.before, count + rest)]
 
     def read(self) -> Value:
-        """Return the elements at the indices, in PyTorch's order of axes."""
+        """Return the elements at the indices, with the axes in PyTorch's order."""
         m = self.m
         if self.only is not None:
             return m.take(self.x, self.places[0], self.only)
@@ -77,12 +80,12 @@ class Picked:
         return m.transpose(found, self._lead()) if self.before else found
 
     def coordinates(self) -> Value:
-        """Return the indices stacked as ``[axes, *grid]``."""
+        """Return the indices stacked to ``[indexed axes, *grid]``."""
         lines = [self.m.broadcast(p, self.grid) for p in self.places]
         return self.m.stack(lines, 0)
 
     def updates(self, values: Value) -> Value:
-        """Return values in the shape of PyTorch's result, rearranged for the moved operand."""
+        """Return ``values``, which broadcast to PyTorch's result, as ``[*grid, *rest]``."""
         m, lead = self.m, self._lead()
         shape = [*self.grid, *self.rest]
         target = [shape[k] for k in lead]
@@ -95,7 +98,7 @@ class Picked:
         return m.broadcast(m.transpose(values, back), shape)
 
     def back(self, x: Value) -> Value:
-        """Return an updated moved operand with its axes in the original order."""
+        """Return ``x``, a moved operand, with the axes in the operand's order."""
         return self.m.transpose(x, [self.order.index(k) for k in range(len(self.order))])
 
 
@@ -107,7 +110,7 @@ def _some(index: Value | None) -> Value:
 def _expanded(
     m: Maker, indices: Sequence[Value | None]
 ) -> tuple[list[Value | None], frozenset[int]]:
-    """Return (indices for every indexed axis, the axes whose indices come from masks)."""
+    """Return the index of each axis or None, and the axes whose indices are from masks."""
     found: list[Value | None] = []
     masks: set[int] = set()
     for index in indices:
@@ -121,7 +124,7 @@ def _expanded(
 
 
 def nonzero(m: Maker, x: Value) -> Value:
-    """Return the positions of nonzero elements, ``[count, rank]``."""
+    """Return the indices of the nonzero elements, ``[count, rank]``."""
     x = m.cast(x, "bool")
     if x.rank == 0:
         line = m.call("argwhere", m.reshape(x, [1]))
@@ -134,7 +137,7 @@ def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _unsafe_index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
-    """Convert like :func:`_index`; PyTorch's decompositions keep the indices in bounds."""
+    """Convert without bounds checks: PyTorch's decompositions only create indices in bounds."""
     return Picked(m, x, indices, checked=False).read()
 
 
@@ -171,7 +174,7 @@ def _index_put(
 
 
 def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked:
-    """Return ``x`` indexed along one axis."""
+    """Return ``x`` with the indices ``index`` of one axis."""
     index = m.reshape(index, [1]) if index.rank == 0 else index
     return Picked(m, x, [*[None] * (dim % x.rank), index], negative)
 
@@ -179,7 +182,7 @@ def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked
 def _written_along(
     m: Maker, x: Value, dim: int, index: Value, values: Value, mode: str, negative: bool = False
 ) -> Value:
-    """Return ``x`` with slices along an axis replaced or accumulated at indices."""
+    """Return ``x`` with its slices at the indices of an axis replaced, or added to, by ``mode``."""
     if x.rank == 0:
         line = m.reshape(x, [1])
         return m.reshape(_written_along(m, line, 0, index, values, mode, negative), ())
@@ -264,7 +267,7 @@ def _topk(
         return m.full(0, dims, x.dtype), m.full(0, dims, "int64")
     key = m.cast(x, "uint8") if x.dtype == "bool" else x
     axis = dim % x.rank
-    if not isinstance(k, int):  # k may be 0, for which Relay's topk returns all elements
+    if not isinstance(k, int):  # k may be 0, but Relay's topk returns all elements for k = 0
         places = m.slice(m.order(key, axis, not largest), axis, 0, k)
         return m.gather(x, places, axis), places
     attrs = {"axis": axis, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
@@ -308,7 +311,7 @@ def _bucketize(
 
 
 def _repeated_places(m: Maker, counts: Value, *, output_size: Dim = None) -> Value:
-    """Return each position repeated by its count, by a search in the cumulative counts."""
+    """Return each index i repeated ``counts[i]`` times, by a search in the cumulative counts."""
     counts = m.cast(counts, "int64")
     ends = m.call("cumsum", counts, axis=0, dtype="int64", exclusive=False)
     total = m.reduce("sum", counts, [0]) if output_size is None else m.tensor(output_size, "int64")
@@ -325,8 +328,9 @@ def _unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[Value, ...]:
-    """Return (values, index of each element among them, counts); results not requested are
-    empty.
+    """Return the unique values, the index of each element's value, and the number of each value.
+
+    The second and third result are empty if they are not requested.
     """
     none = m.full(0, [0], "int64")
     line = m.flat(x)

@@ -18,7 +18,7 @@ Row = Callable[..., Any]
 
 
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
-    """Return a matmul whose leading axes are batch axes, which broadcast."""
+    """Return the matmul of operands of rank 2 or more; leading axes are broadcast batch axes."""
     if a.dtype == "bool":
         raise Unsupported(
             "expected numbers as operands of a matrix product, found bool; cast them first"
@@ -32,10 +32,10 @@ def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
 
 
 def matmul(m: Maker, a: Value, b: Value) -> Value:
-    """Return ``a @ b``; a vector is a row on the left, a column on the right."""
+    """Return ``a @ b``; a vector is a row if it is ``a``, a column if it is ``b``."""
     row, column = a.rank == 1, b.rank == 1
     if a.rank > 2 and b.rank == 2:
-        # One matmul for the whole batch.
+        # The matrix b is shared, so that this is one matmul for the whole batch.
         made = product(m, a, b)
         return made
     a = m.expand(a, 0) if row else a
@@ -82,7 +82,7 @@ def _outer(m: Maker, a: Value, b: Value) -> Value:
 
 
 def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
-    """Return keys or values with each head repeated until there are ``heads`` of them."""
+    """Return keys or values with each head repeated, for ``heads`` heads in all."""
     own = x.dims[-3]
     if own == heads:
         return x
@@ -93,15 +93,15 @@ def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
 
 
 def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
-    """Return the mask of keys at or before each query."""
+    """Return a causal mask ``[queries, keys]``: query i may attend to key j if j <= i."""
     return m.expand(m.arange(keys), 0) <= m.expand(m.arange(queries), 1)
 
 
 def _sees_a_key(m: Maker, mask: Value) -> Value | None:
-    """Return whether each query has an unmasked key; None if all have. -inf masks a key.
+    """Return whether each query has a key whose mask is not -inf, or None if all have.
 
-    If all keys of a query are masked, PyTorch's attention returns zeros, and a softmax NaN. NaN in
-    the mask does not mask a key: the result of the query is NaN, as in PyTorch.
+    If all keys of a query are masked by -inf, PyTorch's attention returns zeros, but a softmax
+    would be NaN. NaN in the mask does not mask a key: the result is then NaN, as in PyTorch.
     """
     if isinstance(mask.expr, Constant):
         known = np.asarray(mask.expr.data, np.float64)
@@ -122,7 +122,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """Return scaled dot-product attention; the result of a query without unmasked keys is 0."""
+    """Return scaled dot-product attention; it is 0 for a query all of whose keys are masked."""
     if dropout_p:
         raise Unsupported("dropout in attention; call eval() on the module")
     if enable_gqa:
@@ -162,10 +162,10 @@ def _flash(
     scale: float | None = None,
     **kwargs: object,
 ) -> tuple[object, ...]:
-    """Return the first result of a fused attention kernel; the others are only for gradients.
+    """Convert a fused attention kernel; only its first result is supported.
 
-    These kernels accept fewer heads of keys and values than of queries without the flag
-    ``enable_gqa``, which PyTorch drops when it selects them.
+    The other results are for gradients. Keys and values may have fewer heads than queries: PyTorch
+    removes the flag ``enable_gqa`` when it selects such a kernel.
     """
     if any(m.used(k) for k in range(1, len(m.out))):
         raise Unsupported("results of attention that only its gradient reads")
@@ -184,11 +184,10 @@ def _grouped(
     *args: object,
     **kwargs: object,
 ) -> Value:
-    """Return rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
+    """Return each row times the matrix of its group: ``[rows, k]`` and ``[groups, k, n]``.
 
-    ``offs`` has the end of each group; rows after the last end are zeros. Each row reads the matrix
-    of its group inside a fused sum of products: no matrix is copied, and a group without rows costs
-    nothing.
+    ``offs`` has the end of each group of rows; rows after the last end become 0. The gather of the
+    matrices is fused into the sum of products, so that no matrix is copied.
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
         raise Unsupported(
@@ -199,7 +198,7 @@ def _grouped(
     found = m.call("searchsorted", ends, places, right=True, dtype="int64")
     group = Value(found, "int64", places.dims)
     last = m.tensor(weight.dims[0], "int64") - 1
-    # Sums of bfloat16 and float16 are rounded once.
+    # Sums of bfloat16 and float16 are accumulated in float32 and rounded once.
     wide = x.dtype if x.dtype in ("float32", "float64") else "float32"
     own = m.cast(m.take(weight, m.minimum(group, last), 0), wide)
     made = m.reduce("sum", m.expand(m.cast(x, wide), 2) * own, [1])
@@ -214,7 +213,7 @@ def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: object = 
 
 
 def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
-    """Return the upper triangle of all pairwise distances, row by row."""
+    """Return the distances of all pairs of rows i < j, in row-major order."""
     rows = x.dims[0]
     if not isinstance(rows, int):
         raise Unsupported("pdist of rows whose number is known at run time only")

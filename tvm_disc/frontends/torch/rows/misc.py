@@ -15,7 +15,7 @@ Row = Callable[..., Any]
 
 
 def _nothing(m: Maker, *args: object, **kwargs: object) -> None:
-    """Emit nothing for an assertion of PyTorch; its facts about sizes are already guards."""
+    """Emit nothing for an assertion of PyTorch; its conditions on sizes are guards already."""
 
 
 def _embedding_bag(
@@ -30,7 +30,10 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[object, ...]:
-    """Return the sum, mean or maximum of the rows of each bag; a bag ends where the next begins."""
+    """Return the sum, mean or maximum of the rows of each bag.
+
+    ``offsets`` are the positions in ``indices`` at which bags begin.
+    """
     bags, width = m.out_dims
     starts = m.cast(offsets, "int64")
     starts = m.slice(starts, 0, 0, bags) if include_last_offset else starts
@@ -88,8 +91,8 @@ def _bincount_size(m: Maker, *args: object, **kwargs: object) -> Value:
 def _histc(m: Maker, x: Value, bins: int = 100, min: object = 0, max: object = 0) -> Value:
     """Return the number of elements in each of ``bins`` ranges; the last includes its upper end.
 
-    Equal limits select the least and the greatest element. NaN and elements beyond the limits are
-    not counted.
+    If ``min`` equals ``max``, the limits are the least and the greatest element. NaN and elements
+    outside the limits are not counted.
     """
     x = m.flat(x)
     low, high = m.like(min, x), m.like(max, x)
@@ -100,7 +103,7 @@ def _histc(m: Maker, x: Value, bins: int = 100, min: object = 0, max: object = 0
         high = m.where(alone, most + 1.0, most)
     place = (x - low) * float(bins) / (high - low)
     inside = (x >= low) & (x <= high)
-    place = m.cast(m.where(inside, place, 0.0), "int64")  # rounded towards 0, as PyTorch converts
+    place = m.cast(m.where(inside, place, 0.0), "int64")  # rounded towards 0, as in PyTorch
     place = m.minimum(place, bins - 1)
     counts = m.full(0, [bins], x.dtype)
     return scattered(m, counts, 0, place, m.cast(inside, x.dtype), "add")

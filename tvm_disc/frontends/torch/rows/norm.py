@@ -27,7 +27,7 @@ def _over(m: Maker, name: str, x: Value, axis: int) -> Value:
 
 
 def _safe_softmax(m: Maker, x: Value, dim: int, dtype: object = None) -> Value:
-    """Return a softmax that gives zeros where every element is -inf."""
+    """Return a softmax along ``dim`` that is 0 if all its elements are -inf."""
     x = m.cast(x, m.out_dtype)
     found = _over(m, "nn.softmax", x, dim % x.rank)
     seen = m.reduce("any", m.not_equal(x, float("-inf")), [dim], True)
@@ -41,7 +41,7 @@ def _vector(m: Maker, given: Value | None, size: Dim, value: float, dtype: str) 
 def layer_norm(
     m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
 ) -> Value:
-    """Return layer normalization over the last axes; ``shape`` has their number."""
+    """Return layer normalization over the last ``len(shape)`` axes."""
     count, dims = len(shape), x.dims
     line = m.reshape(x, [*dims[: x.rank - count], m.product(dims[x.rank - count :])])
     size = line.dims[-1]
@@ -72,7 +72,7 @@ def _layer_norm(
 
 
 def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
-    """Return (mean, reciprocal of the standard deviation) with reduced axes kept."""
+    """Return the mean and the reciprocal standard deviation; reduced axes have length 1."""
     variance, mean = moments(m, x, axes, 0.0, True)
     return mean, m.rsqrt(variance + eps)
 
@@ -163,7 +163,7 @@ def inference_norm(
     variance: Value,
     eps: float,
 ) -> Value:
-    """Return batch normalization by given statistics."""
+    """Return batch normalization by the given mean and variance."""
     channels, dtype = x.dims[1], mean.dtype
     wide = m.cast(x, dtype)
     if x.rank == 1:
@@ -198,7 +198,7 @@ def _no_training(
 
 
 def _first_of(m: Maker, made: Value) -> tuple[object, ...]:
-    """Return the result, followed by empty placeholders for results that only a gradient reads."""
+    """Return the first result, and empty tensors or None for results that only a gradient reads."""
     rest = [m.full(0, (0,), made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
     return (made, *rest)
 
@@ -224,7 +224,9 @@ def _batch_norm(
 def _by_batch(
     m: Maker, x: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
-    """Return (result, mean, reciprocal of the standard deviation) by statistics of the batch."""
+    """Return ``x`` normalized by the batch's statistics, the mean, and the reciprocal standard
+    deviation.
+    """
     axes = [a for a in range(x.rank) if a != 1]
     mean, scale = _statistics(m, x, axes, eps)
     y = (x - mean) * scale
@@ -251,7 +253,7 @@ def _functional_batch_norm(
     m: Maker, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
     training: bool, momentum: float, eps: float,
 ) -> tuple[object, ...]:  # fmt: skip
-    """Return batch normalization for training; the new running statistics are results."""
+    """Return batch normalization that also returns the running statistics, updated in training."""
     if not training:
         made = inference_norm(m, x, weight, bias, mean, variance, eps)
         return (*_first_of(m, made)[:3], mean, variance)

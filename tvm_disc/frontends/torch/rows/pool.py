@@ -33,7 +33,10 @@ def _window(
 
 
 def _cut(m: Maker, made: object, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
-    """Return the result without windows that begin after the operand, which rounding up may add."""
+    """Return the result of pooling without the windows that PyTorch drops.
+
+    With ``ceil_mode`` Relay may add windows that begin after the operand.
+    """
     if not ceil_mode:
         return made
     found = Value(made, x.dtype, (*x.dims[:2], *[None] * rank))
@@ -74,7 +77,9 @@ def _max_pool_indices(rank: int) -> Row:
 def _positions(
     m: Maker, x: Value, rank: int, window: dict[str, tuple[int, ...]], dilation: Sequence[int]
 ) -> tuple[Value, Value]:
-    """Return (values, positions in the operand's plane), from a gather of all windows."""
+    """Return the maxima and their positions in the flattened spatial axes, by gathering all
+    windows.
+    """
     dims = m.out_dims
     lead = x.rank - rank
     sizes, line = x.dims[lead:], None
@@ -99,7 +104,7 @@ def _positions(
     lowest = -math.inf if x.is_float else -(1 << 30)
     read = m.where(shown, read, lowest)
     values = m.reduce("max", read, [-1])
-    # The first maximum that is not padding, or the last NaN, as PyTorch's kernel selects.
+    # As in PyTorch's kernel, select the last NaN, or the first maximum that is not padding.
     largest = shown & m.equal(read, m.expand(values, values.rank))
     at = m.reduce_position("argmax", m.cast(largest, "int8"), -1, False)
     if x.is_float:
@@ -143,10 +148,10 @@ def _counted_average(
     dims: Sequence[Dim],
     how: tuple[bool, int | None],
 ) -> Value:
-    """Return sums of windows divided by PyTorch's count, which excludes positions beyond the
-    padding.
+    """Return the sums of windows divided by PyTorch's counts of elements.
 
-    With ``count_include_pad`` False it also excludes the padding.
+    ``how`` is (count_include_pad, divisor_override). Positions of a window beyond the padding are
+    not counted; those in the padding are counted if ``count_include_pad`` is true.
     """
     rank = len(window["pool_size"])
     dims = dims[len(dims) - rank :]
@@ -189,7 +194,7 @@ def _adaptive(kind: str, rank: int) -> Row:
 
 
 def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
-    """Return adaptive pooling of one axis."""
+    """Return ``x`` with one axis pooled to ``size`` elements."""
     if size == x.dims[axis]:
         return x
     if is_one(size):

@@ -16,14 +16,14 @@ Row = Callable[..., Any]
 
 
 def axes_of(x: Value, dim: Any) -> list[int]:
-    """Return the axes that PyTorch's ``dim`` names; None or an empty list means all."""
+    """Return the axes that PyTorch's ``dim`` selects; None or an empty list selects all axes."""
     if dim is None or (isinstance(dim, Sequence) and not dim):
         return list(range(x.rank))
     return [a % max(1, x.rank) for a in ([dim] if isinstance(dim, int) else dim)]
 
 
 def _total(name: str) -> Row:
-    """Return the converter of a sum, product or mean; elements are cast to the result's type."""
+    """Return the converter of a sum, product or mean; elements are cast to the result's dtype."""
 
     def row(
         m: Maker, x: Value, dim: object = None, keepdim: bool = False, *, dtype: object = None
@@ -41,19 +41,19 @@ def _extreme(name: str) -> Row:
 
 
 def _some_along(m: Maker, x: Value, dim: object) -> Value:
-    """Return the operand of a max or min, with a guard that the reduced axes are not empty."""
+    """Return the operand of a max or min, with a check that the reduced axes are not empty."""
     return m.nonempty(x, axes_of(x, dim)) if x.rank else x
 
 
 def extreme(m: Maker, name: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
-    """Return the maximum or minimum; for bool ``any`` and ``all``."""
+    """Return the maximum or minimum; for bool these are ``any`` and ``all``."""
     if x.dtype == "bool":
         name = {"max": "any", "min": "all"}[name]
     return m.reduce(name, x, axes, keep)
 
 
 def _extreme_along(name: str) -> Row:
-    """Return the converter of (values, first positions)."""
+    """Return the converter of max or min along an axis: values, and the first position of each."""
 
     def row(m: Maker, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         x = _some_along(m, x, dim)
@@ -64,7 +64,7 @@ def _extreme_along(name: str) -> Row:
 
 
 def position(m: Maker, name: str, x: Value, dim: int | None, keep: bool = False) -> Value:
-    """Return the position of the maximum or minimum."""
+    """Return the index of the maximum or minimum along ``dim``, or in the flat tensor if None."""
     if x.rank == 0:
         return m.tensor(0, "int64")
     if dim is None:
@@ -91,7 +91,7 @@ def _truth(name: str) -> Row:
 def moments(
     m: Maker, x: Value, axes: Sequence[int], correction: float, keep: bool
 ) -> tuple[Value, Value]:
-    """Return (variance, mean) over some axes."""
+    """Return the variance and the mean over ``axes``."""
     mean = m.reduce("mean", x, axes, True)
     centred = x - mean
     total = m.reduce("sum", centred * centred, axes, keep)
@@ -115,7 +115,7 @@ def _variance(root: bool, pair: bool) -> Row:
 
 
 def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float, bool]:
-    """Return (axes, correction, keepdim) of any overload of ``var``."""
+    """Return (axes, correction, keepdim) from the arguments of any overload of ``var``."""
     named = dict(kwargs)
     if args and isinstance(args[0], bool):  # var(x, unbiased)
         return None, float(args[0]), False
@@ -129,7 +129,7 @@ def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float,
 
 
 def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> Value:
-    """Return the p-norm over some axes."""
+    """Return the p-norm over ``axes``, for p = ``order``."""
     size = m.abs(x)
     if order == math.inf:
         return m.reduce("max", size, axes, keep)
@@ -183,10 +183,11 @@ def _scan(name: str) -> Row:
 
 
 def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
-    """Return the logarithm of cumulative sums of exponentials, from all pairs of positions.
+    """Return the logarithm of cumulative sums of exponentials.
 
-    Each sum is scaled by the maximum of its own elements. With the maximum of the whole axis, sums
-    of much smaller elements would be 0, and a later NaN would affect earlier results.
+    Each sum is computed separately and scaled by the maximum of its elements. Scaled by the maximum
+    of the whole axis, sums of much smaller elements would be 0, and a NaN would affect earlier
+    results.
     """
     if x.rank == 0:
         return x
@@ -201,7 +202,10 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
 
 
 def _running_extreme(name: str) -> Row:
-    """Return the converter of (values, last positions of them), from all pairs of positions."""
+    """Return the converter of cummax or cummin: values, and the last position of each.
+
+    The extreme of each prefix of the axis is computed separately.
+    """
 
     def row(m: Maker, x: Value, dim: int) -> tuple[Value, Value]:
         if x.rank == 0:
@@ -214,7 +218,7 @@ def _running_extreme(name: str) -> Row:
         lowest = _lowest(number.dtype, name)
         wide = m.where(seen, m.expand(number, -2), lowest)
         values = m.reduce(name, wide, [-1])
-        # The last of equal elements. A NaN is the result at all following positions.
+        # Select the last of equal elements. After a NaN, all results are NaN.
         chosen = m.equal(wide, m.expand(values, -1))
         if number.is_float:
             chosen = chosen | m.isnan(wide)
@@ -227,7 +231,7 @@ def _running_extreme(name: str) -> Row:
 
 
 def _lowest(dtype: str, name: str) -> float | int:
-    """Return a value that is never greater (less) than an element."""
+    """Return the neutral element of max or min."""
     if is_float(dtype):
         return -math.inf if name == "max" else math.inf
     kind = np.iinfo(dtype)
@@ -235,14 +239,14 @@ def _lowest(dtype: str, name: str) -> float | int:
 
 
 def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """Return the lower median and its position; NaN if there is one."""
+    """Return the lower median along an axis and its position; it is NaN if an element is NaN."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     size = m.scalar(x.dims[dim % x.rank])
     order = m.order(x, dim, ascending=True)
     middle = (size - 1) // m.tensor(2, "int64")
     place = m.take(order, m.reshape(middle, [1]), dim)
-    if is_float(x.dtype):  # NaN is sorted last
+    if is_float(x.dtype):  # the sort places NaN last
         last = m.slice(order, dim, -1, None)
         place = m.where(m.isnan(m.gather(x, last, dim)), last, place)
     value = m.gather(x, place, dim)
@@ -252,7 +256,9 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
 
 
 def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """Return the lower median of all elements that are not NaN; NaN if there are none."""
+    """Return the lower median of the elements that are not NaN, or NaN if all are, and its
+    position.
+    """
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     if not is_float(x.dtype):

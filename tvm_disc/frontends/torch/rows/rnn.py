@@ -1,4 +1,4 @@
-"""Converters of recurrent layers: a loop over any number of steps.
+"""Converters of recurrent layers to a loop, whose number of steps may be unknown.
 
 One matmul before the loop multiplies the inputs of all steps by their weights. Each step adds the
 matmul of its hidden state.
@@ -17,14 +17,14 @@ from tvm_disc.frontends.torch.rows.matmul import product
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
-# (gates of the input at one step, matmul of the hidden state, states) -> new states, the first of
-# which is the output.
+# Returns the new states of a step; the first one is the output. The operands are the gates of the
+# step's input, the matmul of the hidden state, and the states.
 Step = Callable[[Maker, Value, Value, Sequence[Value]], list[Value]]
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of one layer in one direction; a projection makes the hidden state narrower."""
+    """Weights of one layer in one direction; ``projection`` reduces the width of hidden states."""
 
     inputs: Value
     hidden: Value
@@ -69,7 +69,7 @@ def _plain_step(activation: str) -> Step:
 def _steps(
     m: Maker, gates: Value, states: Sequence[Value], w: Weights, step: Step, backward: bool
 ) -> tuple[Value, list[Value]]:
-    """Return (outputs ``[steps, batch, width]``, last states) of one direction."""
+    """Return the outputs ``[steps, batch, width]`` and the last states of one direction."""
 
     def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
         now = m.take(fixed[0], fixed[1] - t if backward else t, 0)
@@ -88,7 +88,7 @@ def _steps(
 
 
 def _weights(params: Sequence[Value], has_biases: bool, projected: bool) -> list[Weights]:
-    """Return the weights of every layer and direction, in PyTorch's order."""
+    """Return the weights of each layer and direction, from PyTorch's flat list of parameters."""
     found, k = [], 0
     while k < len(params):
         pair = list(params[k : k + 2])
@@ -107,7 +107,10 @@ def _layers(
     m: Maker, x: Value, states: Sequence[Value], weights: Sequence[Weights], step: Step,
     directions: int,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Return (outputs, last states ``[layers * directions, batch, width]``), with steps first."""
+    """Return the outputs ``[steps, batch, width]`` of the last layer, and the last states.
+
+    The last states are ``[layers * directions, batch, width]``.
+    """
     last: list[list[Value]] = []
     for layer in range(len(weights) // directions):
         outputs = []
@@ -158,6 +161,6 @@ _KINDS: Mapping[str, Row] = {
 
 ROWS: Mapping[str, Row] = {
     **{f"{kind}.input": row for kind, row in _KINDS.items()},
-    # Emitted by this front end's export, for sequences of any length.
+    # Custom operators of `recurrent.whole_layers`, for sequences of any length.
     **{f"tvm_disc::{kind}.default": row for kind, row in _KINDS.items()},
 }

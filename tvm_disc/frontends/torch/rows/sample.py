@@ -10,13 +10,13 @@ from tvm_disc.frontends.torch.rows.matmul import matmul
 from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
-_CUBIC = -0.75  # PyTorch's coefficient
+_CUBIC = -0.75  # PyTorch's coefficient of the cubic kernel
 
 
 def _step(
     m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None, dtype: str = "float32"
 ) -> Value:
-    """Return the distance in the operand between adjacent elements of the result."""
+    """Return the distance between adjacent result elements, in elements of the operand."""
     if corners:
         gaps = m.maximum(m.tensor(wanted - 1, dtype), 1.0)
         return m.tensor(size - 1, dtype) / gaps
@@ -33,7 +33,7 @@ def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
 
 
 def _exact(x: Value) -> str:
-    """Return the type in which PyTorch computes image positions; mode "nearest" differs."""
+    """Return the dtype in which PyTorch computes positions in modes other than "nearest"."""
     return "float64" if x.dtype == "float64" else "float32"
 
 
@@ -43,9 +43,7 @@ def _clamped(m: Maker, place: Value, size: Dim) -> Value:
 
 
 def times(size: Dim, wanted: Dim) -> int | None:
-    """Return ``wanted / size``, the number of copies of each element; None if that is not an
-    integer.
-    """
+    """Return ``wanted / size``, the number of copies of an element, or None if it is no integer."""
     if isinstance(size, int) and isinstance(wanted, int):
         return wanted // size if size and wanted % size == 0 else None
     import sympy
@@ -103,7 +101,7 @@ def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: flo
 
 
 def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
-    """Return Keys' kernel at a distance up to 1, or from 1 to 2."""
+    """Return Keys' cubic kernel for distances in [0, 1] if ``near``, else in [1, 2]."""
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
     found = gap * factors[0]
     for k in factors[1:3]:
@@ -112,10 +110,11 @@ def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
 
 
 def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callable[..., Value]:
-    """Return the rule for one axis: a matmul with the weights of all its elements for each result.
+    """Return a function that resizes one axis with antialiasing.
 
-    ``reach`` is the extent of the kernel on each side. If the axis shrinks, the kernel is widened
-    by the same factor, so that every element contributes.
+    Resizing is a matmul with a matrix of weights. ``reach`` is the extent of the kernel on each
+    side. If the axis shrinks, the kernel is widened by the same factor, so that every element
+    contributes.
     """
 
     def along(
@@ -145,7 +144,7 @@ def _triangle(m: Maker, gap: Value) -> Value:
 
 
 def _keys(m: Maker, gap: Value) -> Value:
-    """Return Keys' kernel with coefficient -1/2, which PyTorch uses for antialiasing."""
+    """Return Keys' cubic kernel with coefficient -1/2, which PyTorch uses for antialiasing."""
     far = m.where(gap < 2.0, _cubic_weight(m, gap, False, -0.5), 0.0)
     return m.where(gap < 1.0, _cubic_weight(m, gap, True, -0.5), far)
 
@@ -187,7 +186,7 @@ def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> R
 
 
 def _given(scales: Sequence[object], vec: bool) -> object:
-    """Return the scales, which are one list or one argument per axis."""
+    """Return the scales of all axes; they are one list if ``vec``, else one argument per axis."""
     if vec:
         return scales[0] if scales else None
     return scales if any(s is not None for s in scales) else None

@@ -25,7 +25,7 @@ _NAMES = {
 
 
 def scattered(m: Maker, x: Value, dim: int, index: Value, src: Value, how: str) -> Value:
-    """Return ``x`` with ``src`` written or reduced into it at indices along an axis."""
+    """Return ``x`` with ``src`` scattered to the indices of an axis, combined by ``how``."""
     if x.rank == 0:
         line = m.reshape(x, [1])
         return m.reshape(scattered(m, line, 0, _line(m, index), _line(m, src), how), ())
@@ -43,7 +43,7 @@ def _line(m: Maker, x: Value) -> Value:
 
 
 def _inside(m: Maker, x: Value, dim: int, index: Value) -> Value:
-    """Return the indices of a scatter, checked to be in bounds and nonnegative."""
+    """Return the indices of a scatter, with a run-time check that they are in [0, size)."""
     return m.inside(index, x.dims[dim % x.rank] if x.rank else 1)
 
 
@@ -107,7 +107,7 @@ def _scatter_mean(
 
 
 def bounds(m: Maker, size: Dim, start: Dim, end: Dim) -> tuple[Dim, Dim]:
-    """Return the positions at which a slice begins and ends, by Python's rules."""
+    """Return the first position of a slice and the end, with Python's rules for negative values."""
     if isinstance(size, int) and all(isinstance(v, int | None) for v in (start, end)):
         begin, stop, _ = slice(start, end).indices(size)
         return begin, max(begin, stop)
@@ -158,7 +158,9 @@ def _select_scatter(m: Maker, x: Value, src: Value, dim: int, index: Dim) -> Val
 
 
 def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
-    """Return ``x`` with consecutive elements of the source where the mask is true."""
+    """Return ``x`` with elements replaced where the mask is true, by consecutive ``source``
+    elements.
+    """
     dims = m.out_dims
     mask = m.broadcast(m.cast(mask, "bool"), dims)
     line = m.cast(m.flat(mask), "int64")

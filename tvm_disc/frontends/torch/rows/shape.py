@@ -1,4 +1,4 @@
-"""Converters of operators that reshape, move, slice and concatenate."""
+"""Converters of operators that reshape, transpose, slice, pad and concatenate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Callable[..., Any]
 
 
 def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
-    """Return the operand reshaped to the shape of the result."""
+    """Return ``x`` reshaped to the shape of the node's result."""
     return m.reshape(x, m.out_dims)
 
 
@@ -35,9 +35,9 @@ def _t(m: Maker, x: Value) -> Value:
 
 
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
-    """Return ``x`` without those of the axes ``dim`` whose size is known to be 1.
+    """Return ``x`` without the axes of ``dim`` whose size is known to be 1.
 
-    A call in which another of these axes has size 1 is refused.
+    The other axes of ``dim`` are guarded to have another size than 1.
     """
     asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = {a % max(1, x.rank) for a in asked}
@@ -52,7 +52,7 @@ def _unsqueeze(m: Maker, x: Value, dim: int) -> Value:
 
 
 def joined(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
-    """Return the parts concatenated; empty vectors among tensors of higher rank are ignored."""
+    """Return the parts concatenated; empty vectors are ignored, as in PyTorch."""
     dtype, rank = m.out_dtype, len(m.out_dims)
     kept = [p for p in parts if p.rank == rank and not (rank == 1 and p.dims == (0,))]
     kept = kept or list(parts[:1])
@@ -98,7 +98,7 @@ def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
 
 
 def _split(m: Maker, x: Value, size: object, dim: int = 0) -> list[Value]:
-    """Return the parts in the number and sizes that PyTorch inferred."""
+    """Return the parts; PyTorch has inferred their number and sizes."""
     from tvm_disc.frontends.torch.values import dims_of
 
     return _parts(m, x, [dims_of(t)[dim] for t in m.out], dim)
@@ -162,7 +162,7 @@ def _repeat_interleave(
 
 
 def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value, list[Any]]:
-    """Return ``x`` cropped by negative pad widths, and the remaining widths."""
+    """Return ``x`` cropped by constant negative pad widths, and the widths with these set to 0."""
     left = []
     for axis, (low, high) in enumerate(pairs):
         cut = [-w if isinstance(w, int) and w < 0 else 0 for w in (low, high)]
@@ -177,7 +177,7 @@ def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value
 
 
 def pad_pairs(pads: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
-    """Return PyTorch's pad widths, which begin with the last axis, as a pair per axis."""
+    """Return PyTorch's pad widths, whose list begins with the last axis, as a pair per axis."""
     pairs: list[tuple[Dim, Dim]] = [(0, 0)] * rank
     for k in range(len(pads) // 2):
         pairs[rank - 1 - k] = (pads[2 * k], pads[2 * k + 1])
@@ -200,9 +200,10 @@ def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: object = 0) -> Value:
 def _trimmed(
     m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]
 ) -> tuple[Value, list[tuple[Dim, Dim]]]:
-    """Return ``x`` cropped by negative symbolic widths, and nonnegative widths.
+    """Return ``x`` cropped by symbolic widths that are negative at run time, and max(width, 0).
 
-    ``F.pad(x, (0, 16 - n))`` pads or trims to 16. The remaining size must not be negative.
+    For example, ``F.pad(x, (0, 16 - n))`` pads or crops to 16 elements. The size of the result is
+    guarded to be nonnegative.
     """
     import sympy
 
@@ -240,7 +241,7 @@ def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
 def _copied_border(
     m: Maker, x: Value, pad: Sequence[Dim], mode: str, build: Callable[..., object]
 ) -> Value:
-    """Return ``x`` with borders that repeat its elements; ``build`` pads by literal widths."""
+    """Return ``x`` padded with its elements by ``mode``; ``build`` pads by constant widths."""
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
     widths = [w for pair in pairs for w in pair]
     if not all(isinstance(w, int) for w in widths):
@@ -254,7 +255,7 @@ def _copied_border(
 
 
 def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """Return a diagonal, as elements of the flattened matrix at a constant distance."""
+    """Return a diagonal: elements of the flattened matrix at a constant distance."""
     a, b = dim1 % x.rank, dim2 % x.rank
     rest = [k for k in range(x.rank) if k not in (a, b)]
     moved = m.transpose(x, [*rest, a, b])
@@ -276,7 +277,7 @@ def _triangle(upper: bool) -> Row:
 def _as_strided(
     m: Maker, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim = None
 ) -> Value:
-    """Return elements at affine positions of the operand's memory, which must be contiguous."""
+    """Convert as_strided to a gather from the flat operand, which must be contiguous."""
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
         raise Unsupported("as_strided of a tensor that is not contiguous")
@@ -288,7 +289,7 @@ def _as_strided(
 
 
 def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
-    """Return windows along an axis; their elements become the last axis."""
+    """Return all windows along an axis; the elements of a window are the last axis."""
     if x.rank == 0:
         return m.reshape(x, [size])
     axis = dimension % x.rank

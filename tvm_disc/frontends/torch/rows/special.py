@@ -1,4 +1,4 @@
-"""Converters of special functions, computed in float64 and rounded once."""
+"""Converters of special functions, which are computed in float64 and cast to the result's dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Callable[..., Any]
 
 def _in_float64(function: Callable[[Maker, Value], Value]) -> Row:
     def row(m: Maker, x: Value) -> Value:
-        # PyTorch converts integers to the type of the result first.
+        # PyTorch first casts integers to the dtype of the result.
         return m.cast(function(m, m.cast(m.cast(x, m.out_dtype), "float64")), m.out_dtype)
 
     return row

@@ -1,4 +1,4 @@
-"""Converters of the fused attention modules that PyTorch calls without gradients."""
+"""Converters of fused attention and encoder layers, which PyTorch calls if it needs no gradient."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 
-# PyTorch's mask types: pairs of positions, or padding keys. Other masks are per head.
+# PyTorch's mask types: a mask of (query, key), or of keys that are padding. For any other type the
+# mask has all axes: batch, heads, queries and keys.
 PAIRS, PADDING = 0, 1
 
 
 def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
-    """Return which keys are unmasked, as ``[batch, heads, queries, keys]``; None without mask."""
+    """Return a mask of visible keys, ``[batch, heads, queries, keys]`` after broadcast, or None."""
     if mask is None:
         return None
     seen = ~m.cast(mask, "bool")
@@ -29,7 +30,7 @@ def _hidden(m: Maker, mask: Value | None, kind: int | None) -> Value | None:
 
 
 def _heads(m: Maker, x: Value, count: Dim, width: Dim) -> Value:
-    """Return ``[batch, positions, heads * width]`` with the heads before the positions."""
+    """Return ``[batch, length, heads * width]`` reshaped to ``[batch, heads, length, width]``."""
     apart = m.reshape(x, [x.dims[0], x.dims[1], count, width])
     return m.swap(apart, 1, 2)
 
