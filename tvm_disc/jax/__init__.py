@@ -6,9 +6,9 @@
 A function is exported with symbolic dims (``jax.export``) at its first call, and built into one
 program. Arrays are passed to the program and back through DLPack, without copies.
 
-A call does little in Python: one flattening of the arguments, one lookup of the program by shapes
-and types, the program, and one conversion of each array. After many calls at the same shapes these
-conversions are left to XLA, for which the program is a custom call (``calls``).
+In Python, a call only flattens the arguments, looks up the program by shapes and types, calls it,
+and converts each array. After many calls at the same shapes XLA calls the program, as a custom
+call, and converts the arrays in native code (``calls``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How programs are called: by DLPack, and after many calls at the same shapes by XLA."""
+"""Calls of programs from JAX: by DLPack, and by XLA after many calls at the same shapes."""
 
 from __future__ import annotations
 
@@ -13,52 +13,56 @@ from tvm_disc.runtime.executable import Executable
 
 Call: TypeAlias = Callable[[Sequence[object]], object]  # takes the leaves of the arguments
 
-MOST_CALLS = 10_000  # maximum number of shapes whose program is looked up at once
-# Arrays that calls at one shape convert before XLA does it: 3 microseconds each, as long as XLA
-# takes to compile the custom call.
+MOST_CALLS = 10_000  # maximum number of entries of a CallTable
+# Number of arrays that calls at one shape convert by DLPack before XLA is used. A conversion takes
+# 3 microseconds, so that all of them take as long as XLA's compilation of the custom call.
 MOST_ARRAYS = 5_000
-SETTLED = 1_000  # custom calls in succession before JAX looks them up; a miss takes a millisecond
+# Number of calls by XLA after which JAX's own dispatch is used. If a later call has other shapes,
+# the dispatch fails after a millisecond.
+SETTLED = 1_000
 
 
 class Callee(Protocol):
-    """A compiled function."""
+    """The interface of :class:`tvm_disc.jax.Compiled` that calls use."""
 
     executable: Executable
     shapes: set[Hashable]
 
     @property
     def by_xla(self) -> Callable[..., object]:
-        """The call as a custom call of XLA."""
+        """Return a function of the user's arguments that XLA calls as a custom call."""
 
     @property
     def leaves_by_xla(self) -> Callable[..., object]:
-        """The same for the leaves of arguments."""
+        """Return a function of the arguments' leaves that XLA calls as a custom call."""
 
     @property
     def donates(self) -> bool:
-        """Whether calls delete some of their arguments."""
+        """Return whether a call deletes donated arguments."""
 
     def on_leaves(self, leaves: Sequence[object]) -> object:
         """Call the program by DLPack."""
 
     def delete(self, leaves: Sequence[object]) -> None:
-        """Delete the donated arrays among some leaves."""
+        """Delete the leaves that are donated arrays."""
 
     def arrays(self) -> int:
-        """Return the number of arrays that a call converts."""
+        """Return the number of arrays that a call converts: arguments and results."""
 
 
 class NewShape(Exception):
-    """XLA has no custom call for the shapes of a call."""
+    """Raised if XLA has not compiled a custom call for the shapes of the arguments."""
 
 
 class CallTable(dict[Hashable, Call]):
-    """How to call programs, by the types and shapes of a call's arrays.
+    """The function that calls the program, by the types and shapes of a call's arrays.
 
     Attributes:
-        settled: JAX's own dispatch of custom calls, if the last calls all had one.
-        observers: observers of the program of ``settled``, which would not see such calls.
-        errors: what ``settled`` raises if it has no call for some arguments, or the call failed.
+        settled: a jitted function that replaces the lookup after many calls by XLA, or None.
+        observers: the observers of the program; while there are any, ``settled`` is not used,
+            because observers do not see its calls.
+        errors: the errors of ``settled`` after which the lookup is used again: XLA has no custom
+            call for the shapes, or the call failed.
     """
 
     def __init__(self, settles: bool = True) -> None:
@@ -68,7 +72,7 @@ class CallTable(dict[Hashable, Call]):
         self.errors: tuple[type[Exception], ...] = (NewShape,)
 
     def add(self, key: Hashable, program: Callee, leaves: Sequence[object]) -> Call:
-        """Return the call of a program by DLPack, and replace it by XLA's after many calls."""
+        """Store and return the call of a program by DLPack; many calls later, XLA's replaces it."""
         left = max(MOST_ARRAYS // max(program.arrays(), 1), 1) if has_custom_calls() else -1
 
         def counted(leaves: Sequence[object]) -> object:
@@ -84,7 +88,7 @@ class CallTable(dict[Hashable, Call]):
         return counted
 
     def _by_xla(self, program: Callee, leaves: Sequence[object]) -> Call:
-        """Return the call of a program by XLA, and let JAX dispatch after many in succession."""
+        """Return the call of a program by XLA; after ``SETTLED`` calls it sets ``settled``."""
         from jax.errors import JaxRuntimeError
 
         native, observers = program.leaves_by_xla, program.executable.observers
@@ -119,14 +123,14 @@ class CallTable(dict[Hashable, Call]):
 
 @cache
 def kind_of_arrays() -> type:
-    """Return the type of JAX's arrays that hold values."""
+    """Return the class of JAX arrays that have values, in contrast to tracers."""
     import jax
 
     return type(jax.numpy.zeros(()))
 
 
 def flattening() -> Callable[[object], tuple[list[object], Hashable]]:
-    """Return the function of JAX that returns the leaves and the structure of a tree.
+    """Return JAX's ``tree_flatten``, which returns the leaves and the structure of a pytree.
 
     Raises:
         Unsupported: JAX is not installed.
@@ -142,7 +146,7 @@ _KIND = attrgetter("dtype", "shape")
 
 
 def kinds(leaves: Sequence[object]) -> tuple[Hashable, ...]:
-    """Return the types and shapes of arrays, and the types of numbers."""
+    """Return the dtype and shape of each array, and the class of each number."""
     try:
         return tuple(map(_KIND, leaves))
     except AttributeError:

@@ -16,11 +16,12 @@ from tvm_disc.typing import SupportsDLPack
 
 
 class Compiled:
-    """A compiled JAX function: takes and returns pytrees of arrays, as the function does.
+    """A compiled JAX function; it takes and returns pytrees of arrays, like the original function.
 
     Attributes:
         executable: the program; its inputs are the leaves of the arguments.
-        exported: the ``jax.export.Exported`` that it was built from.
+        exported: the ``jax.export.Exported`` from which the program was built.
+        shapes: the shapes for which XLA has compiled a custom call.
     """
 
     def __init__(self, exported: Any, executable: Executable, donated: Sequence[int] = ()) -> None:
@@ -29,14 +30,14 @@ class Compiled:
         self._flatten = flattening()
         self._wrap: Callable[[SupportsDLPack], object] | None = None
         self._view: Viewer | None = None
-        self.shapes: set[Hashable] = set()  # shapes for which XLA has compiled a custom call
+        self.shapes: set[Hashable] = set()
         self._calls = CallTable()
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Call the program; inside ``jax.jit`` as a custom call or a callback.
+        """Call the program. Inside ``jax.jit`` this emits a custom call or a callback.
 
         Raises:
-            BadInput: the arguments have another structure than the function was compiled for.
+            BadInput: the structure of the arguments is not that of the example arguments.
         """
         calls = self._calls
         if calls.settled is not None and not calls.observers:
@@ -52,7 +53,7 @@ class Compiled:
         return call(leaves)
 
     def on_leaves(self, leaves: Sequence[object]) -> object:
-        """Call the program on the leaves of arguments of the right structure."""
+        """Call the program by DLPack for the arguments' leaves; return the pytree of results."""
         kind = kind_of_arrays()
         for x in leaves:
             if type(x) is not kind:
@@ -61,7 +62,10 @@ class Compiled:
 
     @cached_property
     def by_xla(self) -> Callable[..., object]:
-        """The call as a custom call of XLA, for ``shapes`` only; others raise NewShape."""
+        """Return a jitted function of the user's arguments that calls the program by XLA.
+
+        It raises NewShape if the shapes of the arguments are not in ``shapes``.
+        """
         import jax
 
         def call(*args: object, **kwargs: object) -> object:
@@ -81,7 +85,7 @@ class Compiled:
 
     @cached_property
     def leaves_by_xla(self) -> Callable[..., object]:
-        """The same for the leaves of arguments."""
+        """Return a jitted function of the arguments' leaves that calls the program by XLA."""
         import jax
 
         def call(*leaves: object) -> object:
@@ -92,11 +96,11 @@ class Compiled:
 
     @property
     def donates(self) -> bool:
-        """Whether calls delete some of their arguments."""
+        """Return whether a call deletes donated arguments."""
         return bool(self._donated)
 
     def arrays(self) -> int:
-        """Return the number of arrays that a call converts."""
+        """Return the number of arrays that a call converts: arguments and results."""
         return len(self.exported.in_avals) + len(self.exported.out_avals)
 
     def _on_any(self, leaves: Sequence[object]) -> object:
@@ -118,7 +122,7 @@ class Compiled:
         return self._out_tree.unflatten(found)
 
     def _results(self, leaves: Sequence[Any]) -> Any:
-        """Return the program's results as TVM tensors."""
+        """Call the program and return its results as TVM tensors."""
         view = self._view
         if view is None or self.executable.observers:
             made = self.executable.on_tensors(leaves)
@@ -126,18 +130,18 @@ class Compiled:
             return made
         try:
             return self.executable.entries()[0](*view(leaves))
-        except Exception:  # report it with the arrays themselves
+        except Exception:  # call again with the arrays, for a complete error message
             return self.executable.on_tensors(leaves)
 
     def delete(self, leaves: Sequence[object]) -> None:
-        """Delete the donated arrays among some leaves."""
+        """Delete the leaves that are donated arrays."""
         for k in self._donated:
             delete = getattr(leaves[k], "delete", None)
             if delete is not None:
                 delete()
 
     def _traced(self, leaves: Sequence[object]) -> object:
-        """Return the call as part of the program that JAX traces."""
+        """Emit the call into the function that JAX is tracing: a custom call, or a callback."""
         import jax
 
         def run(*given: object) -> object:
@@ -158,5 +162,5 @@ class Compiled:
         return self.executable.explain(**options)
 
     def save(self, path: str | Path) -> None:
-        """Save the program as a library, which runs without JAX: :func:`tvm_disc.load`."""
+        """Save the program as a library; :func:`tvm_disc.load` loads it without JAX."""
         self.executable.save(path)

@@ -13,15 +13,16 @@ Viewer: TypeAlias = Callable[[Sequence[object]], list[object]]
 def wrapper(
     avals: Sequence[Any], results: Sequence[SupportsDLPack]
 ) -> Callable[[SupportsDLPack], object]:
-    """Return the conversion of TVM tensors to JAX arrays.
+    """Return the function that converts a result, a TVM tensor, to a JAX array.
 
-    On the CPU it is the native part of ``jax.dlpack.from_dlpack``, whose checks in Python take 30
-    microseconds. An unknown version of JAX, or a type that JAX may convert, gets the whole.
+    On the CPU this is the native part of ``jax.dlpack.from_dlpack``, because the checks of that
+    function in Python take 30 microseconds. The whole function is returned if this version of JAX
+    has no such native part, or for 64-bit types, which JAX may convert to 32 bits.
     """
     import jax
 
     whole: Callable[[SupportsDLPack], object] = jax.dlpack.from_dlpack
-    if any(a.dtype.itemsize == 8 for a in avals):  # narrowed, unless jax_enable_x64 is set
+    if any(a.dtype.itemsize == 8 for a in avals):  # JAX converts these if not jax_enable_x64
         return whole
     if any(x.__dlpack_device__()[0] != 1 for x in results):
         return whole
@@ -37,7 +38,7 @@ def wrapper(
 
 
 class _View:
-    """A JAX array on the CPU, exported without checks in Python."""
+    """A JAX array on the CPU whose ``__dlpack__`` has no checks in Python."""
 
     __slots__ = ("array", "export")
 
@@ -77,7 +78,7 @@ def viewer(leaves: Sequence[SupportsDLPack], donated: Sequence[int] = ()) -> Vie
 
 
 def as_array(value: object, dtype: object) -> Any:
-    """Return a leaf as an array; Python numbers get the type of the exported function."""
+    """Return a leaf as a JAX array; a Python number becomes an array of ``dtype``."""
     import jax
 
     return value if isinstance(value, jax.Array) else jax.numpy.asarray(value, dtype=dtype)

@@ -1,8 +1,8 @@
 """Programs as custom calls of XLA.
 
-XLA's own dispatch converts the arrays of a call in native code, which takes less than a microsecond
-an array; DLPack takes three. The package ``jax-tvm-ffi`` calls a program as a handler of XLA's
-foreign function interface: with its inputs and with memory for its results.
+XLA converts the arrays of a call in native code, which takes less than a microsecond per array;
+DLPack takes three. The package ``jax-tvm-ffi`` registers a program as a handler of XLA's foreign
+function interface. XLA passes the inputs to the handler, and memory for the results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGE = "jax_tvm_ffi"
 
 
 class _Typed(Protocol):
-    """An array, or the description of one."""
+    """An array or a ``jax.ShapeDtypeStruct``."""
 
     @property
     def dtype(self) -> np.dtype: ...
@@ -31,26 +31,28 @@ class _Typed(Protocol):
 
 @cache
 def has_custom_calls() -> bool:
-    """Return whether the package by which XLA calls programs is installed."""
+    """Return whether ``jax-tvm-ffi`` is installed, by which XLA calls programs."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 
-# Names of the programs that XLA can call, which it may do until the process ends.
+# The XLA name of each registered program. XLA may call a program until the process ends, so entries
+# are never removed.
 _TARGETS: dict[Executable, str] = {}
 
 
 def custom_call(
     program: Executable, results: Sequence[_Typed], taken: Mapping[int, int] = MappingProxyType({})
 ) -> Callable[..., Sequence[object]] | None:
-    """Return the call of a program as an operator of JAX, for use in a traced function.
+    """Return a function that emits a call of a program into a function that JAX traces.
 
     Args:
-        results: the shape and type of each result (``jax.ShapeDtypeStruct``).
+        program: the program.
+        results: the shape and dtype of each result (``jax.ShapeDtypeStruct``).
         taken: the results that may have the memory of inputs, by the positions of the inputs.
 
     Returns:
-        None if XLA cannot call the program: the package is missing, the program runs on a GPU or is
-        observed, or JAX narrows the type of a result.
+        None if XLA cannot call the program: the package is missing, the program runs on a GPU or
+        has observers, or JAX converts a result from 64 to 32 bits.
     """
     import jax
 
@@ -67,7 +69,10 @@ def custom_call(
 
 
 def _target(program: Executable) -> str | None:
-    """Return the name by which XLA knows a program; None if its entry is not machine code."""
+    """Return the name of a program in XLA, and register the program at the first call.
+
+    Returns None if the program's entry point is not a native function, or if it has observers.
+    """
     name = _TARGETS.get(program)
     if name is None:
         from tvm_ffi import Function

@@ -1,4 +1,4 @@
-"""JAX functions that are compiled for all shapes, at once or at their first call."""
+"""Compilation of JAX functions for all shapes: ``compile`` immediately, ``jit`` at a first call."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def compile(
     Args:
         function: a function of arrays, or a ``jax.jit`` of one. Arrays that it closes over become
             constants of the program.
-        args: its arguments: trees of ``jax.ShapeDtypeStruct``, whose shapes may be
+        args: example arguments: pytrees of ``jax.ShapeDtypeStruct``, whose shapes may be
             ``jax.export.symbolic_shape("b, s")``, or of arrays, whose shapes are fixed.
         static_argnums: the positions of arguments that are Python values.
         donate_argnums: the positions of arguments whose arrays a call deletes. Results may take
             their memory, and ``dynamic_update_slice`` of one writes into it (docs/state.md).
-        kwargs: its keyword arguments, in the same form.
+        kwargs: example keyword arguments, in the same form.
         target: as for :func:`tvm_disc.build`; so are ``options`` and ``constraints``.
 
     Raises:
@@ -67,7 +67,7 @@ def compile(
 
 
 def _leaves_of(donated: Sequence[int], args: Sequence[object], static: Sequence[int]) -> list[int]:
-    """Return the positions of donated arrays among the leaves of the arguments."""
+    """Return the positions of the leaves that belong to donated arguments."""
     import jax
 
     found: list[int] = []
@@ -131,7 +131,7 @@ def jit(
 
 
 class _Jitted:
-    """A function with one program for each structure of its arguments and fixed shapes."""
+    """A function with one program for each structure, dtypes and fixed shapes of its arguments."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Jitted:
         return call(leaves)
 
     def program(self, *args: object, **kwargs: object) -> Compiled:
-        """Return the program that serves some arguments; the first call builds it."""
+        """Return the program for the given arguments, and build it if there is none yet."""
         shapes = [self.dynamic.get(name) for name, _ in zip(self.parameters, args, strict=False)]
         named = {name: self.dynamic.get(name) for name in kwargs}
         pairs = [
@@ -204,7 +204,7 @@ def _static(value: object) -> Hashable:
     """Return the key of a static argument.
 
     Raises:
-        BadInput: it is not hashable.
+        BadInput: the argument is not hashable.
     """
     try:
         return type(value), hash(value), value
@@ -215,7 +215,10 @@ def _static(value: object) -> Hashable:
 
 
 def _key(value: object, shape: str | None) -> Hashable:
-    """Return the structure, types and fixed shapes of a tree of arrays."""
+    """Return the key of a pytree of arrays: structure, dtypes, and shapes or their ranks.
+
+    Only ranks are part of the key if ``shape``, the parameter's dynamic shape, is given.
+    """
     import jax
     import numpy as np
 
