@@ -290,8 +290,8 @@ class Calc(Calls[Expr, Dim]):
     def lengths(self, dims: Sequence[Dim]) -> list[Dim]:
         """Return sizes that are proved, or guarded at run time, to be nonnegative.
 
-        A tensor with these dims is created if a size is read from data or may be negative. Its
-        elements are not used: the program reads the dims of each result once and guards them.
+        If a size is read from data or may be negative, the sizes become the dims of a tensor whose
+        elements are not used: the program guards the dims of every tensor.
         """
         vector = self.vector(dims)
         if self.infer.is_formula(vector) and self.infer.is_natural(vector):

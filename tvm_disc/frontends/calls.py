@@ -1,8 +1,8 @@
 """Expression builder that the operator converters of all front ends use.
 
 It builds Relay calls with their source location, constants from numbers, and dims that are numbers
-or expressions. Each front end defines its tensor type: the tensors of PyTorch and JAX store their
-types, those of ONNX are plain expressions whose types are inferred.
+or expressions. Each front end defines its tensor type: PyTorch's tensors store their types, those
+of ONNX, StableHLO and GGUF are plain Relay expressions, whose types are inferred.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
 
 @contextmanager
 def placed(source: str) -> Iterator[None]:
-    """Set the source location of the calls that are made in the context, for messages."""
+    """Set the source location, which messages show, of all calls created in this context."""
     token = _PLACE.set(ast.Span.at(source))
     try:
         yield
@@ -352,7 +352,7 @@ class Calls(ABC, Generic[T, D]):
         return sorted({self.axis(a, rank) for a in axes}) if rank else []
 
     def _without(self, x: T, axes: Sequence[int], keep: bool = False) -> list[Any]:
-        """Return the dims without those of ``axes``; with ``keep`` these are 1 instead."""
+        """Return the dims except those of ``axes``; if ``keep``, these are 1 and not removed."""
         dims = self.sizes(x)
         return [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
 
@@ -425,7 +425,7 @@ class Calls(ABC, Generic[T, D]):
         """Return ``x`` with its axes permuted.
 
         Raises:
-            TypeMismatch: the order has an axis out of range, or one twice.
+            TypeMismatch: an axis of the order is out of range or occurs twice.
         """
         order = [self.axis(a, len(order)) for a in order]
         if len(set(order)) < len(order):
@@ -467,7 +467,7 @@ class Calls(ABC, Generic[T, D]):
         return self.made(made, lambda: self._wider(x, axis, [1] * count), x)
 
     def _wider(self, x: T, axis: int, new: Sequence[object], replaced: int = 0) -> list[Any]:
-        """Return the dims with ``replaced`` of them, from ``axis`` on, replaced by ``new``."""
+        """Return the dims of ``x`` with ``new`` in place of ``replaced`` dims at ``axis``."""
         dims = self.sizes(x)
         return [*dims[:axis], *new, *dims[axis + replaced :]]
 

@@ -152,7 +152,7 @@ class TensorLoop(Generic[T, D]):
             self.types = wider
 
     def _variables(self, name: str, fixed: bool) -> list[T]:
-        """Return variables of the body for the ``fixed`` tensors or, if False, for the state."""
+        """Return the body's variables for the fixed tensors if ``fixed``, else for the state."""
         values, types = (self.fixed, self.fixed_types) if fixed else (self.state, self.types)
         pairs = zip(values, types, strict=True)
         return [self.n.variable(f"{name}_{k}", x, t) for k, (x, t) in enumerate(pairs)]
@@ -263,7 +263,7 @@ def counted(
 
 
 def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
-    """Return each tensor of ``items`` reshaped to the tensor of ``like``, if the ranks agree."""
+    """Return ``items``, each reshaped to the shape of its tensor in ``like`` if the ranks agree."""
     return [
         n.reshape(x, n.sizes(y)) if n.rank(x) == n.rank(y) else x
         for x, y in zip(items, like, strict=True)

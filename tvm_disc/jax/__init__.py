@@ -8,7 +8,7 @@ program. Arrays are passed to the program and back through DLPack, without copie
 
 In Python, a call only flattens the arguments, looks up the program by shapes and types, calls it,
 and converts each array. After many calls at the same shapes XLA calls the program, as a custom
-call, and converts the arrays in native code (``calls``).
+call, and converts the arrays in native code; see ``calls``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class CallTable(dict[Hashable, Call]):
         self.errors: tuple[type[Exception], ...] = (NewShape,)
 
     def add(self, key: Hashable, program: Callee, leaves: Sequence[object]) -> Call:
-        """Store and return the call of a program by DLPack; many calls later, XLA's replaces it."""
+        """Store and return the call by DLPack, which a call by XLA replaces after many calls."""
         left = max(MOST_ARRAYS // max(program.arrays(), 1), 1) if has_custom_calls() else -1
 
         def counted(leaves: Sequence[object]) -> object:

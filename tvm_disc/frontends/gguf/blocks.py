@@ -76,7 +76,7 @@ def _nibbles(raw: Array) -> Array:
 
 
 def _shifted(least: Array, scale: Array, numbers: Array) -> Blocks:
-    """Return the elements ``number * scale + least`` with a zero point instead of ``least``.
+    """Return blocks for elements ``number * scale + least``, with zero point ``-least / scale``.
 
     If the scale of a group is 0, all its elements are ``least``: its numbers become 0 and its
     scale 1.

@@ -157,7 +157,10 @@ def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
 
 
 def _checked(tensor: object, folder: str, roots: Sequence[str]) -> FileRange | None:
-    """Check the external file of a tensor; return None if the model itself stores the elements."""
+    """Check the external file of a tensor and return the location of the elements.
+
+    Returns None if the model itself stores the elements.
+    """
     if not is_external(tensor):
         return None
     place = _place(tensor, folder)
@@ -172,7 +175,7 @@ def _checked(tensor: object, folder: str, roots: Sequence[str]) -> FileRange | N
 
 
 def _place(tensor: TensorProto, folder: str) -> FileRange:
-    """Return the location in the metadata of an external tensor, without accessing the file."""
+    """Return the location that an external tensor specifies, without accessing the file."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     where, name = told.get("location", ""), tensor.name
     if not where or "\0" in where or os.path.isabs(where):

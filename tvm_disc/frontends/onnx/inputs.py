@@ -28,8 +28,8 @@ def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
     """Return a variable for each input whose name is not in ``given``, the initializers.
 
     Dims of the same name are equal. A dim whose name is an expression of other named dims (`2*h`)
-    becomes this expression. A dim without a name becomes a new symbol, and so does each other name
-    that is no identifier.
+    becomes this expression. Each other name that is no identifier becomes a new symbol, and so does
+    a dim without a name.
 
     Raises:
         Unsupported: an input is not a tensor, or programs do not have its element type.
@@ -67,7 +67,7 @@ class InputDims:
         self._made: dict[str, rt.Dim] = {}
 
     def of(self, proto: Proto) -> rt.Dim:
-        """Return the Relay dim of a dim; each dim without a name becomes a new symbol."""
+        """Return the Relay dim for an ONNX dim; each dim without a name becomes a new symbol."""
         if _is_number(proto):
             return int(proto.dim_value)
         name = proto.dim_param

@@ -48,7 +48,7 @@ def from_onnx(model: ModelProto, folder: str = "") -> IRModule:
 
 
 def read_file(model: ModelProto) -> tuple[ModelProto, str]:
-    """Return a model or the model at a path, without its external weights, and its folder.
+    """Return (model, folder of its file) for a model or a path; external weights are not read.
 
     The folder of a model in memory is an empty string.
     """

@@ -89,7 +89,7 @@ class OnnxNode(Calc):
 
         Raises:
             Unsupported: the length is unknown, and the model does not declare the rank.
-            TypeMismatch: no vector has a result of the declared rank.
+            TypeMismatch: the declared rank is impossible for the operator.
         """
         if self.literals(vector) != [None]:
             self.count(vector, what)

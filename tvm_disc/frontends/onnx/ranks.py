@@ -32,7 +32,7 @@ def declared_ranks(graph: GraphProto) -> dict[str, int]:
 
 
 def completed(ranks: Mapping[str, int], nodes: Sequence[Any]) -> dict[str, int]:
-    """Return ``ranks`` with those of first inputs added, for operators that preserve the rank."""
+    """Return ``ranks``, and the ranks of inputs of operators whose result has the same rank."""
     found = dict(ranks)
     for node in reversed(nodes):
         keeps = node.op_type in KEEPING and not normal(node.domain) and node.input and node.output

@@ -90,10 +90,10 @@ def division(function: Any, functions: Functions) -> str | None:
 
 
 def arg_reduction(block: Any, functions: Functions) -> str | None:
-    """Return "argmax" or "argmin" if a block combines (element, index) pairs as JAX does for it.
+    """Return "argmax" or "argmin" if a block combines (element, index) pairs as in JAX's function.
 
-    JAX selects a NaN if there is one, and the first of equal elements. Returns None for any other
-    block.
+    JAX's functions select a NaN if there is one, and the first of equal elements. Returns None for
+    any other block.
     """
     if len(block.arguments) != 4:
         return None

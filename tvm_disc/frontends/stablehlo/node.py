@@ -169,7 +169,7 @@ class StableHLONode(Calc):
         return self.walk.run(self.block(k), given, reads or {})
 
     def outer(self, *regions: int) -> dict[Any, Expr]:
-        """Return the outer values that the regions read, except constants, with expressions.
+        """Return the expressions of the outer values that the regions read, except constants.
 
         Raises:
             Unsupported: a value has complex elements.
@@ -182,9 +182,9 @@ class StableHLONode(Calc):
 
 
 class Entries:
-    """Finds the scalars of which JAX computes a shape vector.
+    """Finds the elements of a shape vector, each as a separate scalar expression.
 
-    JAX concatenates dims to a vector, and applies element-wise operators to it.
+    JAX computes such a vector by element-wise operators on a concatenation of dims.
     """
 
     MOST = 64  # maximum number of elements

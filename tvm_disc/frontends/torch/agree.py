@@ -266,7 +266,7 @@ def _inputs(program: ExportedProgram) -> list[FxNode]:
 
 
 def _same_inputs(general: ExportedProgram, special: ExportedProgram) -> bool:
-    """Return whether inputs and results have equal kinds and targets, and constants are equal."""
+    """Return whether the signatures have equal kinds and targets, and the constants are equal."""
     import torch
 
     signatures = [p.graph_signature for p in (general, special)]
@@ -338,7 +338,7 @@ class _Walk:
         return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
 
     def _changes_nothing(self, node: FxNode) -> bool:
-        """Return whether a node is the identity; whether PyTorch emits these depends on sizes."""
+        """Return whether a node is the identity. PyTorch emits these nodes only for some sizes."""
         name = str(node.target)
         if node.op != "call_function" or name not in (*_SELECTING, _COPYING):
             return False

@@ -236,7 +236,7 @@ class Recorded:
 
     @property
     def tests_only_one(self) -> bool:
-        """Return whether PyTorch's implementation tests for size 1, or for less than 2 elements.
+        """Return whether the guard is PyTorch's test for size 1, or for fewer than 2 elements.
 
         PyTorch selects strides and broadcasting by these tests. Programs have contiguous arrays and
         broadcast at run time, so that the tests do not affect their results.
@@ -249,7 +249,7 @@ class Recorded:
         return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
 
 
-# Functions of PyTorch that only decide strides.
+# Functions of PyTorch that only compute or test strides.
 _ABOUT_STRIDES = ("is_contiguous", "check_contiguous_sizes_strides", "convert", "compute_strides")
 # Files and folders of PyTorch that implement operators; other files implement modules.
 _IMPLEMENTATIONS = frozenset(
@@ -269,9 +269,9 @@ def _tests_one(expr: object, place: str) -> bool:
 
 
 def _is_multiple(a: Any, b: Any) -> bool:
-    """Return whether ``a`` is a symbolic multiple of ``b``, as two strides that differ by a size.
+    """Return whether ``a`` is ``b`` times an expression of sizes.
 
-    These are equal if the size is 1.
+    Two strides have this relation, and are equal if the sizes are 1.
     """
     if not b.is_number:
         quotient = (a / b).as_numer_denom()

@@ -165,9 +165,9 @@ def _writers(graph: FxGraph) -> Refusal | None:
 
 
 def _numbers(vals: Sequence[SymInt | TorchTensor], tensors: Sequence[int]) -> list[int]:
-    """Return the inputs that are a symbol which is not a dim of a tensor.
+    """Return the positions of inputs that are symbols, except symbols that are dims of tensors.
 
-    The program computes all other numbers from these symbols and from dims.
+    The program computes all other numbers from symbols and dims.
     """
     sizes = {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
     found: dict[Any, int] = {}

@@ -199,7 +199,7 @@ class ExportedInputs:
         return symbol in self.names or self.symbols.knows(symbol)
 
     def drop_layout(self, text: str, place: str) -> None:
-        """Record a condition that only affects the strides of PyTorch's tensors, as not checked."""
+        """Record that a condition is not checked, because it only affects PyTorch's strides."""
         reason = f"PyTorch tests it for strides in {place}, which do not affect results here"
         self.drop(" ".join(text.split()), reason)
 

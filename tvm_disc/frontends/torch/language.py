@@ -48,7 +48,7 @@ class DecoderStep:
         module: its ``forward`` is ``forward(ids, mask, positions, past, recurrent)``.
         inputs: the arguments of an example call.
         shapes: the dynamic dims of the inputs, in the form of ``torch.export.export``.
-        state: the names of the inputs of which results are extended versions.
+        state: the names of the inputs that the step extends and returns.
         positions: the maximum number of tokens of a sequence; 0 if it is not limited.
         window: the number of tokens that caches keep; 0 if they keep all.
     """
@@ -127,7 +127,8 @@ def _check(model: PreTrainedModel) -> None:
 
 
 def _cache_argument(model: PreTrainedModel, parameters: Parameters) -> str:
-    # A release that renames the argument still accepts the old name, but not in the signature.
+    # Use the name in the signature: a release that renames the argument accepts the old name too,
+    # but only through a decorator.
     for name in CACHES:
         if name in parameters:
             return name
@@ -195,7 +196,7 @@ def _step(
     ids = torch.ones((2, length), dtype=torch.long)
     past = tuple(x.new_zeros((*x.shape[:2], WORDS, *x.shape[3:])) for x in growing)
     past_shapes: tuple[Dims, ...] = tuple({0: b, 2: p} for _ in past)
-    if past:  # append the mask of the new words to that of the cached words
+    if past:  # append the mask of the new tokens to that of the cached tokens
         past = (torch.ones((2, WORDS), dtype=torch.long), *past)
         past_shapes = ({0: b, 1: p}, *past_shapes)
     text = model.config.get_text_config(decoder=True)

@@ -280,7 +280,7 @@ class Maker(Calls[Value, Dim]):
             )
 
     def divisor(self, below: Value, above: Value) -> Value:
-        """Return the divisor ``below``, with a run-time check for zeros if both are integers."""
+        """Return the divisor ``below``; if the division is integer, a check refuses zeros."""
         if below.is_float or above.is_float:
             return below
         if isinstance(below.expr, Constant) and (below.expr.data != 0).all():

@@ -12,7 +12,7 @@ _WITHOUT_DATA = ("aten.detach_.default",)
 
 
 def written(program: ExportedProgram) -> frozenset[FxNode]:
-    """Return the nodes whose memory, which they may share with others, is written by an operator.
+    """Return the nodes whose memory an operator writes, through the node or through an alias.
 
     An operator without a schema, such as a branch or a loop, is assumed to write its operands.
     """

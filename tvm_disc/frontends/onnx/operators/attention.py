@@ -185,7 +185,7 @@ def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
 
 
 def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
-    """Return a mask padded to the number of keys; the padding hides its keys."""
+    """Return a mask padded to the number of keys; keys in the padding are hidden."""
     rank, size = n.rank(mask), n.size(found, 3)
     have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
     if n.infer.same(have, want) or n.literals(mask)[-1] == 1:
@@ -198,7 +198,7 @@ def _widened(n: OnnxNode, mask: Expr, found: Expr) -> Expr:
 
 
 def _some(n: OnnxNode, seen: Any, bias: Any) -> Expr | None:
-    """Return for each query whether any key is visible, or None if one always is."""
+    """Return whether each query has a visible key, or None if every query always has one."""
     if n.get(3) is None and n.get(6) is None:
         return None
     tests = [] if seen is None else [seen]

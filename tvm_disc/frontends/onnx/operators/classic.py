@@ -50,9 +50,9 @@ class Forest:
 
 
 def _tree_ensemble(n: OnnxNode) -> Expr:
-    """Convert TreeEnsemble: step k moves every row in every tree from its node to a successor.
+    """Convert TreeEnsemble: each step moves every row, in every tree, from a node to a successor.
 
-    There are as many steps as the deepest tree has levels.
+    The number of steps is the depth of the deepest tree.
     """
     x = n[0]
     forest = _forest(n)

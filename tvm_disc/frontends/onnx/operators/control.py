@@ -33,7 +33,10 @@ def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = 
 
 
 def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], dict[str, Expr]]:
-    """Return the outer values that subgraphs read, by name: constants and non-tensors, tensors."""
+    """Return two mappings by name of the outer values that subgraphs read.
+
+    The first has constants, sequences and optionals, the second tensors.
+    """
     plain: dict[str, Any] = {}
     tensors: dict[str, Expr] = {}
     for name in dict.fromkeys(name for p in protos for name in free_names(p)):
@@ -148,7 +151,7 @@ def _loop(n: OnnxNode) -> list[object]:
 def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[object]) -> list[Any] | None:
     """Return the results of a loop of ``times`` iterations, unrolled.
 
-    Returns None if the loop may end before.
+    Returns None if the loop may end earlier.
     """
     rows: list[list[Expr]] = []
     for t in range(times):

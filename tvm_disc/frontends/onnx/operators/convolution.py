@@ -41,7 +41,7 @@ class Window:
 
 
 def window_of(n: OnnxNode, x: Expr, kernel: Sequence[Dim]) -> Window:
-    """Return the strides, dilations and padding of a node with the given kernel size.
+    """Return the window of a node with the given kernel size.
 
     Raises:
         Unsupported: auto_pad has an unknown value.

@@ -169,9 +169,10 @@ def _mean(n: OnnxNode) -> Expr:
 
 
 def _bit_shift(n: OnnxNode) -> Expr:
-    """Convert BitShift. A shift by at least the width of the type returns 0.
+    """Convert BitShift.
 
-    Only a right shift of a negative number returns -1 then.
+    A shift by at least the width of the type returns 0, or -1 for a right shift of a negative
+    number.
     """
     left = n.required("direction") == "LEFT"
     x, by = n[0], n[1]

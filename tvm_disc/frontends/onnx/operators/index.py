@@ -64,7 +64,7 @@ def _gather_elements(n: OnnxNode) -> Expr:
 
 
 def _gather_nd(n: OnnxNode) -> Expr:
-    """Convert GatherND; a tuple of indices is along the last axis in ONNX, the first in Relay."""
+    """Convert GatherND; an index is stored along the last axis in ONNX, the first in Relay."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
     picks, depth = n[1], n.literals(n[1])[-1]
     if depth is None:

@@ -138,7 +138,7 @@ def _count(n: OnnxNode, wide: Expr, window: Window, k: int) -> Dim:
 
 
 def _places(n: OnnxNode, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
-    """Return the positions in the flat input of the maxima; ``best`` has those in the windows."""
+    """Return the maxima's positions in the flat input; ``best`` has those in the windows."""
     rank, sizes = n.rank(x) - 2, n.sizes(x)
     channels = n.along(n.arange(sizes[0]), 0, 2 + rank) * n.scalar(sizes[1])
     found = channels + n.along(n.arange(sizes[1]), 1, 2 + rank)

@@ -158,7 +158,7 @@ def _qlinear_matmul(n: OnnxNode) -> Expr:
 
 
 def _qgemm(n: OnnxNode) -> Expr:
-    """Convert QGemm: an int32 matmul plus a bias, quantized again.
+    """Convert QGemm: an int32 matmul plus a bias, requantized.
 
     The result is float32 if the node has no scale of the result.
     """

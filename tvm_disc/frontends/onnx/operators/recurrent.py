@@ -142,7 +142,7 @@ def _recurrent(
 
 
 def _fit(n: OnnxNode, gates: int, width: int, ways: int) -> None:
-    """Require the dims of the inputs that follow from gates, directions (``ways``) and width."""
+    """Guard that the inputs have the dims that gates, ``ways`` (directions) and width determine."""
     first = bool(n.attr("layout", 0))
     state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
     wanted: list[tuple[str, list[Demand]]] = [
@@ -201,7 +201,7 @@ def _clipped(n: OnnxNode, x: Expr) -> Expr:
 
 
 def _biases(n: Calc, b: object, count: int, width: int) -> tuple[Any, Any]:
-    """Return the bias of the input's matmul and that of the state's, or two None."""
+    """Return the biases of the input's and the state's matmul; both are None if ``b`` is."""
     if b is None:
         return None, None
     return _piece(n, b, 0, count * width), _piece(n, b, 1, count * width)

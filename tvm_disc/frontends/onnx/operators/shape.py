@@ -85,7 +85,7 @@ def _flatten(n: OnnxNode) -> Expr:
 def axes_of(n: OnnxNode, k: int, since: int = 13) -> list[int] | None:
     """Return the axes of a node, or None if they are omitted.
 
-    From opset ``since`` on they are input ``k``, before an attribute.
+    They are input ``k`` from opset ``since`` on, and an attribute in earlier opsets.
 
     Raises:
         Unsupported: the axes are unknown at compile time.
@@ -112,7 +112,7 @@ def _unsqueeze(n: OnnxNode) -> Expr:
 
 
 def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
-    """Return a bool vector ``[rank]``: whether ``axes``, unknown at compile time, have the axis."""
+    """Return a bool vector ``[rank]`` that is true for ``axes``, which are unknown until a call."""
     places = n.arange(rank)
     wide = n.cast(axes, "int64")
     wide = n.where(wide < 0, wide + rank, wide)

@@ -97,7 +97,7 @@ class _Iterations:
         return [found.get(k, n[k]) for k in range(len(n))]
 
     def _bound(self, fixed: list[Expr]) -> dict[Any, Expr]:
-        """Return the expression of each outer value in a region, for the read tensors ``fixed``."""
+        """Return the expressions of outer values in a region; ``fixed`` are the variables."""
         n = self.n
         found = dict(zip(self.tensors, fixed, strict=False)) | self.literals
         for v, (k, axis), dtype in zip(self.sizes, self.places, self.kinds, strict=True):

@@ -54,7 +54,7 @@ _COMPARISONS = {
 
 
 def unary(name: str) -> Convert:
-    """Return the converter of an operator to the Relay operator ``name`` of one operand."""
+    """Return the converter to the unary Relay operator ``name``."""
     return lambda n: op(name, n[0])
 
 

@@ -65,7 +65,7 @@ def _is_iota(n: StableHLONode, k: int, axis: int) -> bool:
 
 
 def _argument(n: StableHLONode, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
-    """Return the extreme elements along an axis and their indices; a NaN is always extreme."""
+    """Return the maximum or minimum along an axis and its index, or a NaN and its index."""
     x = inputs[0]
     found = n.cast(op(name, x, axis=(axis,), keepdims=False), n.dtype(inputs[1]))
     value = n.reduce("max" if name == "argmax" else "min", x, [axis])

@@ -147,7 +147,7 @@ def powered(m: Maker, base: object, exponent: object) -> Value:
     a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
     if is_float(dtype):
         return a**b
-    # float64 is exact for every integer power that does not overflow the result.
+    # float64 is exact for powers up to 2^53.
     wide = m.cast(a, "float64") ** m.cast(b, "float64")
     # A negative power of 1 or -1 is exact; that of every other base, including 0, is 0.
     parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))

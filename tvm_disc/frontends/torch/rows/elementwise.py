@@ -145,7 +145,7 @@ def _log_sigmoid(m: Maker, x: Value) -> Value:
 
 
 def _predicate(name: str) -> Row:
-    """Return the converter of a test of floats; integers are finite, and neither inf nor NaN."""
+    """Return the converter of isnan, isinf or isfinite; for integers the result is constant."""
 
     def row(m: Maker, x: Value) -> Value:
         if x.is_float:

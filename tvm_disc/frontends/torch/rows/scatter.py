@@ -107,7 +107,7 @@ def _scatter_mean(
 
 
 def bounds(m: Maker, size: Dim, start: Dim, end: Dim) -> tuple[Dim, Dim]:
-    """Return the first position of a slice and the end, with Python's rules for negative values."""
+    """Return the nonnegative start and end of a slice; negative ones count from the axis' end."""
     if isinstance(size, int) and all(isinstance(v, int | None) for v in (start, end)):
         begin, stop, _ = slice(start, end).indices(size)
         return begin, max(begin, stop)

@@ -37,7 +37,7 @@ def _t(m: Maker, x: Value) -> Value:
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
     """Return ``x`` without the axes of ``dim`` whose size is known to be 1.
 
-    The other axes of ``dim`` are guarded to have another size than 1.
+    A guard requires that the other axes of ``dim`` do not have size 1.
     """
     asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = {a % max(1, x.rank) for a in asked}
@@ -162,7 +162,7 @@ def _repeat_interleave(
 
 
 def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value, list[Any]]:
-    """Return ``x`` cropped by constant negative pad widths, and the widths with these set to 0."""
+    """Return ``x`` cropped by constant negative pad widths, and the widths that remain."""
     left = []
     for axis, (low, high) in enumerate(pairs):
         cut = [-w if isinstance(w, int) and w < 0 else 0 for w in (low, high)]
