@@ -89,7 +89,7 @@ def files_of(source: Any) -> list[Path] | None:
             from tvm_disc.frontends.onnx.external import files_beside
 
             return [Path(source), *files_beside(Path(source))]
-    # when the model is read, the same error is raised with a better message
+    # The front end raises this error with a better message when it reads the model.
     except (OSError, ValueError, BadInput):
         return None
     named = (

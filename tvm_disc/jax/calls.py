@@ -105,7 +105,7 @@ class CallTable(dict[Hashable, Call]):
                 return program.on_leaves(leaves)
             try:
                 found = native(*leaves)
-            except JaxRuntimeError:  # the program's own error has the names of inputs
+            except JaxRuntimeError:  # call by DLPack: its errors have the names of inputs
                 return program.on_leaves(leaves)
             left -= 1
             if left <= 0 and settles:

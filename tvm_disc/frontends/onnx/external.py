@@ -78,7 +78,7 @@ def files_beside(path: Path) -> list[Path]:
 
     try:
         model = onnx.load(str(path), load_external_data=False)
-    except Exception as error:  # protobuf's own class, whose module differs between releases
+    except Exception as error:  # protobuf's error class is in different modules in its releases
         raise ValueError(str(error)) from error
     needed: dict[Path, int] = {}
     for place in check_external(model, str(path.parent), path):

@@ -1,4 +1,4 @@
-"""Operators defined by a function body: by the model's own functions or by ONNX's schemas."""
+"""Operators that are defined by function bodies, which are in the model or in ONNX's schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences to which a loop appends one tensor per iteration; one tensor stores all of them."""
+"""Sequences to which a loop appends one tensor per iteration, stored as rows of one tensor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A sequence after the loop: its tensors before the loop, then those of the iterations.
+    """A sequence after the loop: ``first`` are the tensors that it had before the loop.
 
     Row k of ``rows``, ``[iterations, ...]``, is the tensor that iteration k has appended.
     """

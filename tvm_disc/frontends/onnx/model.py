@@ -83,7 +83,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> object:
     check_model_file(Path(path))
     try:
         read = onnx.load(os.fspath(path), load_external_data=False)
-    except Exception as error:  # protobuf's own class, whose module differs between releases
+    except Exception as error:  # protobuf's error class is in different modules in its releases
         raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
     if not read.graph.output:  # protobuf parses an empty file as a message without fields
         size = Path(path).stat().st_size
@@ -100,7 +100,7 @@ def _check(model: ModelProto) -> None:
 
     try:
         onnx.checker.check_model(model if isinstance(model, onnx.ModelProto) else os.fspath(model))
-    except Exception as error:  # the checker's own class, or protobuf's
+    except Exception as error:  # the checker's error class, or that of protobuf
         warnings.warn(f"ONNX's checker: {error}", stacklevel=3)
 
 

@@ -32,7 +32,7 @@ def array_of(tensor: TensorProto, folder: str) -> np.ndarray:
         read = type(tensor)(data_type=tensor.data_type, dims=tensor.dims, raw_data=found)
     try:
         array = to_array(read)
-    except Exception as error:  # ONNX's own classes: too few or too many elements
+    except Exception as error:  # ONNX raises several classes for a wrong number of elements
         raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
     return aligned(array if str(array.dtype) == dtype else array.astype(dtype))
 

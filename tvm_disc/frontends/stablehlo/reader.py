@@ -150,8 +150,8 @@ def _exported(exported: Any) -> Loaded:
 def _names(module: Any, count: int) -> Sequence[str]:
     """Return the names of the last ``count`` parameters of the exported function.
 
-    If dims are symbolic, ``main`` has no names of parameters; it calls another function, which has
-    the names, and the dims as additional first parameters.
+    If dims are symbolic, the parameters of ``main`` have no names. Then ``main`` calls another
+    function, whose first parameters are the dims, and whose other parameters have the names.
     """
     functions = {str(f.attributes["sym_name"]).strip('"'): f for f in module.body}
     for name in ("_wrapped_jax_export_main", "main"):

@@ -1,6 +1,6 @@
 """PyTorch front end: exported programs and graphs as Relay modules, and the export of modules.
 
-PyTorch is imported on first use, by this package alone.
+Only this package imports PyTorch, and only when it is first used.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _SELECTING = (_SLICE, "aten.expand.default", "aten.alias.default")
 _COPYING = "aten.contiguous.default"
 # Maximum number of exports for fixed sizes. Guards are kept if dropping them needs more exports.
 _MOST_EXPORTS = 8
-# The replacement (an integer or expression) of each symbol of PyTorch.
+# A mapping from symbols of PyTorch to integers or expressions that replace them.
 Values = Mapping[Any, Any]
 # (number of the user's input, axis).
 Place = tuple[int, int]
@@ -89,7 +89,9 @@ class Agreement:
         self._made: dict[frozenset[tuple[Place, int]], object] = {}
 
     def settled(self) -> dict[str, str]:
-        """Return the texts of unnecessary guards, each with a weaker guard that replaces it, or "".
+        """Return the texts of unnecessary guards, each with the weaker guard that replaces it.
+
+        The weaker guard is "" if no guard is required.
 
         The symbols are treated one after another, because a proof may use only guards that have
         not been removed by an earlier proof.

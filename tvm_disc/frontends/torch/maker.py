@@ -1,7 +1,7 @@
 """Expression builder of the PyTorch front end, whose tensors store their dtype and dims.
 
-PyTorch's graph has the dtype and dims of every node's result. A converter only has to give those of
-its intermediate tensors.
+PyTorch's graph has the dtype and dims of every node's result, so that a converter only has to know
+the types of its intermediate tensors.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def structure_of(
     params = [c for group in given.children() for c in group.children()]
     outputs = _outputs(program)
     plain_in = all(c.is_leaf() for c in params) and not any(literals)
-    # A flat result needs the structure if it has constants, which the program does not return, or
-    # numbers, which become Python integers.
+    # The structure is required for a flat result too if it has constants, which the program does
+    # not return, or numbers, which the runtime converts to Python integers.
     flat = result.is_leaf() or (
         result.type is tuple and all(c.is_leaf() for c in result.children())
     )

@@ -49,7 +49,7 @@ class GraphConversion:
         self._constants: dict[tuple[object, ...], Value] = {}
 
     def constant(self, tensor: TorchTensor) -> Value:
-        """Return a tensor with data as a constant; equal views of the same data share one."""
+        """Return a tensor with data as a constant; tensors that are the same view share one."""
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
         if key not in self._constants or tensor.numel() == 0:
             array = array_of(tensor)

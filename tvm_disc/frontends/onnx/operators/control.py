@@ -92,7 +92,7 @@ def _if(n: OnnxNode) -> Any:
 def _branch_of_ranks(
     n: OnnxNode, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
 ) -> int | None:
-    """Return which branch (0 or 1) has results of the declared ranks, or None if the ranks agree.
+    """Return the branch (0 or 1) with results of the declared ranks, or None if the ranks agree.
 
     Exporters write an If with different ranks around a Squeeze of an axis that may be longer
     than 1.

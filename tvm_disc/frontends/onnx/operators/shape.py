@@ -300,7 +300,7 @@ def _eye_like(n: OnnxNode) -> Expr:
 def spread(
     n: Calc, values: Sequence[object], axes: Sequence[int], rank: int, default: object
 ) -> list[Any]:
-    """Return one value for each of ``rank`` axes: those of ``axes``, and a default for others."""
+    """Return a list of ``rank`` values: ``values[i]`` for axis ``axes[i]``, else ``default``."""
     found = dict(zip((n.axis(a, rank) for a in axes), values, strict=True))
     return [found.get(a, default) for a in range(rank)]
 

@@ -66,10 +66,7 @@ def householder(n: StableHLONode, a: Expr) -> list[Expr]:
 
 
 def orthogonal(n: StableHLONode, reflectors: Expr, taus: Expr) -> Expr:
-    """Return the result of LAPACK's orgqr: the first columns of Q.
-
-    There are as many columns as ``reflectors`` has.
-    """
+    """Return the result of LAPACK's orgqr: Q, with the number of columns of ``reflectors``."""
     rank = n.rank(reflectors)
     count = n.size(taus, rank - 2)
 

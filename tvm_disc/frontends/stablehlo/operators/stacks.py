@@ -1,4 +1,4 @@
-"""Loops that write one row of a tensor in each iteration, as those of ``jax.lax.scan``.
+"""Loops that write one row of a tensor in each iteration, such as JAX's ``jax.lax.scan``.
 
 JAX's loop starts with a tensor of zeros, and iteration i replaces its row i. If every row is
 written, the converted loop collects the rows, and no iteration copies the tensor. A loop that runs
@@ -26,7 +26,7 @@ class Stacks:
         counter: the index of the loop value that counts iterations from 0.
         limit: the number of iterations.
         variables: for each stacked tensor, the variable that represents it in the body.
-        rows: the keys are the indices of the stacked loop values.
+        rows: a mapping whose keys are the indices of the stacked loop values.
     """
 
     def __init__(self, n: StableHLONode, counter: int, limit: Expr, stacked: list[int]) -> None:
