@@ -70,7 +70,7 @@ def _exported(model: Model, inputs: Sequence[KerasTensor], shared: bool) -> Expo
     import keras
 
     def call(*given: jax.Array) -> object:
-        # a Sequential model has no attribute `input`; it has one input
+        # a Sequential model may lack the attribute `input`; it has one input
         packed = keras.tree.pack_sequence_as(getattr(model, "input", inputs[0]), list(given))
         with keras.StatelessScope() as scope:
             results = model(packed, training=False)
