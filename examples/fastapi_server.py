@@ -5,8 +5,8 @@
     python fastapi_server.py model.so --port 8000
     curl localhost:8000/predict -H 'content-type: application/json' -d '{"inputs": {"x": [[1.0, 2.0]]}}'
 
-One program serves all threads: FastAPI runs each request in a thread of its pool, and calls release
-the GIL. Each call uses one core, so that concurrent requests share the cores.
+FastAPI runs each request in a thread of its pool. All threads call the same program; calls release
+the GIL. Each call uses one core, so that concurrent requests run on different cores.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tvm_disc
 
 
 class Call(BaseModel):
-    """The inputs of a request, by the program's input names, as nested lists."""
+    """A request: nested lists by the program's input names."""
 
     inputs: dict[str, Any]
 
@@ -68,7 +68,7 @@ def server(model: Path, shapes: Path | None = None) -> FastAPI:
 
     @app.get("/health")
     def health() -> dict[str, Any]:
-        """Say that requests are served, and what they take."""
+        """Return that the server is ready, and the signature of the program."""
         return {"status": "ok", "inputs": {n: [*dims] for n, dims, _ in exe.signature}}
 
     @app.get("/metrics", response_class=PlainTextResponse)

@@ -1,11 +1,11 @@
-"""A server that batches whatever requests wait, without padding.
+"""A server that runs all waiting requests as one batch, without padding.
 
     python examples/ragged_server.py                     # a small encoder, random requests
     python examples/ragged_server.py encoder.onnx --input ids --input mask
 
-Clients call ``submit`` from any thread. One thread computes: it takes the requests that wait, up to
-a number of rows, and runs them in one call of a ragged program (docs/ragged.md). A request
-therefore waits for at most the call before its own. No request waits for others to arrive.
+Clients call ``submit`` from any thread, which appends the request to a queue. One thread takes all
+requests from the queue, up to a number of rows, and runs them in one call of a ragged program
+(docs/ragged.md). It never waits for further requests to fill a batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Request = Mapping[str, np.ndarray]  # the arrays of one item, by input
 
 @dataclass
 class _Waiting:
-    """A request with its result to be."""
+    """A request in the queue, with its future result."""
 
     request: Request
     rows: int
@@ -39,7 +39,7 @@ class _Waiting:
 
 @dataclass
 class Log:
-    """What the server has done.
+    """The calls and latencies of a server.
 
     Attributes:
         batches: (requests, rows, seconds of the call) of each call.
@@ -62,7 +62,7 @@ class Log:
 
 
 class Server:
-    """Runs the requests that wait in one call of a ragged program.
+    """A queue of requests, and a thread that runs them in calls of a ragged program.
 
     Args:
         exe: a program that was built with ``ragged=``; each request has one item of each input.
@@ -70,7 +70,8 @@ class Server:
         most_items: the largest number of requests of a call.
         report: called with the log after each call.
 
-    Results are those of the request alone: arrays, or a tuple of arrays. They are copies.
+    The result of a request is a copy: an array, or a tuple of arrays. It does not depend on the
+    other requests of the call.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Server:
         self.exe, self.most_rows, self.most_items = exe, most_rows, most_items
         self.log, self.report = Log(), report
         self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._next: _Waiting | None = None  # did not fit into the last call
+        self._next: _Waiting | None = None  # a request that did not fit into the last call
         self._guard, self._closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._work, name="ragged server", daemon=True)
         self._thread.start()
@@ -99,7 +100,7 @@ class Server:
         return waiting.result
 
     def close(self) -> None:
-        """Compute the requests that wait, then stop."""
+        """Run the requests in the queue, then stop the thread."""
         with self._guard:
             if not self._closed:
                 self._closed = True
@@ -117,7 +118,7 @@ class Server:
             self._run(batch)
 
     def _take(self) -> list[_Waiting]:
-        """Wait for a request; return it and those that wait with it, or none after the last."""
+        """Wait for a request; return all in the queue, or an empty list after ``close``."""
         first = self._next or self._waiting.get()
         self._next = None
         batch: list[_Waiting] = []
@@ -132,11 +133,11 @@ class Server:
             else:
                 rows -= first.rows
             try:
-                # An empty batch waits on: its requests were cancelled.
+                # The batch is empty if its requests were cancelled; then wait for the next one.
                 first = self._waiting.get(block=not batch)
             except queue.Empty:
                 return batch
-        self._waiting.put(None)  # for the next call, which stops
+        self._waiting.put(None)  # so that the next call of _take returns an empty list
         return batch
 
     def _run(self, batch: Sequence[_Waiting]) -> None:
@@ -175,7 +176,7 @@ def encoder(words: int = 1000, width: int = 64, heads: int = 4) -> relay.Functio
         return relay.const((rng.standard_normal(shape) / shape[-1] ** 0.5).astype("float32"))
 
     def split(x: Any) -> Any:
-        """[b, s, width] as [b * heads, s, width / heads]."""
+        """Return ``x[b, s, width]`` as ``[b * heads, s, width / heads]``."""
         parts = relay.reshape(x, (0, 0, heads, width // heads))
         return relay.reshape(relay.transpose(parts, (0, 2, 1, 3)), (-3, 0, 0))
 

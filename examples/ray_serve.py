@@ -3,7 +3,7 @@
     pip install 'ray[serve]'
     python ray_serve.py encoder.so
 
-The program was built with `ragged=`, as in docs/ragged.md: Ray collects requests of different
+The program must be built with `ragged=` (docs/ragged.md). Ray collects requests of different
 lengths, and the program runs them as one batch without padding. Each replica is one process with
 one core; Ray starts further replicas when requests wait.
 """
@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 import tvm_disc
 
-MOST_REQUESTS, WAIT_S = 16, 0.005  # of a batch: its size, and how long its first request waits
+MOST_REQUESTS, WAIT_S = 16, 0.005  # maximum size of a batch, and wait of its first request
 ERRORS = (tvm_disc.DiscError, ValueError)
 SCALING = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": MOST_REQUESTS}
 
@@ -32,7 +32,7 @@ SCALING = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": MOST
     ray_actor_options={"num_cpus": 1},
 )
 class Model:
-    """A replica: the program, and the batches that it runs."""
+    """A replica: a process that loads the program and runs batches."""
 
     def __init__(self, path: str) -> None:
         self.exe = tvm_disc.load(path)
@@ -43,7 +43,7 @@ class Model:
 
     @serve.batch(max_batch_size=MOST_REQUESTS, batch_wait_timeout_s=WAIT_S)
     async def predict(self, requests: list[dict[str, Any]]) -> list[Any]:
-        """Return the result of each request. A bad one does not affect others of its batch."""
+        """Return the result or error of each request; an invalid one does not affect the others."""
         self.largest = max(self.largest, len(requests))
         try:
             return self.results(requests)

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Compile a dynamic model
 #
-# A model whose batch and length change per request is compiled once. This tutorial builds a small
-# encoder block with Relay's builder, compiles it, runs it on several shapes, and looks inside.
+# `tvm_disc` compiles a model whose batch and length change with each request only once. This
+# tutorial builds a small encoder block with Relay's builder, compiles it, runs it on several
+# shapes, and prints its kernels.
 
 # %%
 import tempfile
@@ -22,7 +23,7 @@ def weight(*shape):
 
 
 # %% [markdown]
-# `relay.Any()` is a dim that is only known when the program runs. Dims with the same name are
+# `relay.Any()` is a dim whose size is known only when the program runs. Dims with the same name are
 # equal: here every `relay.Any("s")` is the same length.
 
 # %%

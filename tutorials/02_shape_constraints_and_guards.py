@@ -1,7 +1,9 @@
 # %% [markdown]
 # # Shape constraints and guards
 #
-# The compiler proves what it can about symbolic dims, and checks at run time what it cannot.
+# The compiler proves relations of symbolic dims, such as `n == m`. If it cannot prove a relation
+# that the model requires, the program checks the relation in every call. Such a check is a *guard*.
+# This tutorial shows the solver, guards, and constraints, which state relations.
 
 # %%
 import numpy as np
@@ -11,8 +13,8 @@ from tvm_disc import relay
 from tvm_disc.shape import Solver
 
 # %% [markdown]
-# The solver can be used alone. It answers True, False, or None for "not known". Dims may be zero,
-# so the solver does not cancel factors that may be zero.
+# The solver can be used alone. It answers True, False, or None for "not known". A dim may be 0, so
+# `n * m == n * s` does not imply `m == s`, and the solver does not cancel `n`.
 
 # %%
 solver = Solver()
@@ -24,8 +26,8 @@ print(solver.known_eq(n * m, n * s), solver.why(n * m == n * s))
 assert solver.known_same_elements([b, s, 12, 64], [b * s, 768])
 
 # %% [markdown]
-# Inputs of a concatenation must agree in their other dims. The types do not say that they do, so
-# the program checks it on entry, and the error names the inputs.
+# Inputs of a concatenation must be equal in all other dims. Here the types do not declare that the
+# numbers of rows are equal, so the program compares them on entry. The error names the inputs.
 
 # %%
 x = relay.var("x", shape=(relay.Any(), 4), dtype="float32")
@@ -39,7 +41,7 @@ except tvm_disc.DiscError as error:
     print(type(error).__name__, "-", error)
 
 # %% [markdown]
-# `?` against `?` broadcasts as NumPy does: each pair of dims must be equal, or one of them 1.
+# Two unknown dims broadcast as in NumPy: they must be equal, or one of them must be 1.
 
 # %%
 total = tvm_disc.build(relay.Function([x, y], relay.add(x, y)))
@@ -48,8 +50,8 @@ for rows_x, rows_y in ((3, 3), (1, 3), (3, 1)):
     np.testing.assert_array_equal(total(left, right), left + right)
 
 # %% [markdown]
-# Pass what you know as a constraint. The program checks it on entry, and the compiler relies on it
-# everywhere else.
+# A constraint states a relation that every call satisfies. The program checks it once on entry, and
+# the compiler uses it as a fact.
 
 # %%
 constrained = tvm_disc.build(relay.Function([x, y], relay.add(x, y)), constraints=["x.0 == y.0"])

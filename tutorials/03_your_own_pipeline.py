@@ -1,9 +1,9 @@
 # %% [markdown]
 # # The passes in your own pipeline, compared with Relax's VM
 #
-# All graph passes are ordinary `tvm.transform` passes that accept Relay modules as well as Relax
-# modules. This tutorial inserts a custom pass, in a pipeline and in `build`, and runs TVM's virtual
-# machine on the same module.
+# All graph passes are ordinary `tvm.transform` passes. They accept Relay modules as well as Relax
+# modules. This tutorial adds a custom pass to a pipeline and to `build`, and compares the results
+# with those of TVM's virtual machine for the same module.
 
 # %%
 import numpy as np
@@ -68,7 +68,7 @@ print(propagate.solver.describe())
 
 # %% [markdown]
 # `build` runs the same passes, and runs your passes before or after any of them.
-# `tvm_disc.compile.STAGES` lists the names; your passes are in the table of timings.
+# `tvm_disc.compile.STAGES` lists the names. `exe.timings` has an entry for each of your passes.
 
 # %%
 exe = tvm_disc.build(module, passes={"after simplify": count_functions})

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A dynamic BERT compared with two virtual machines
 #
-# The same Relay text, compiled three ways: by `tvm_disc` into one native program, by TVM's default
-# pipeline for the Relax VM, and, for smaller models, by TVM 0.19 for the Relay VM, which descends
-# from Nimble. The last one needs a separate environment, which `make relay-vm` creates; without it,
-# this part is skipped.
+# This tutorial compares the times of three compilers on the same Relay text: `tvm_disc`, which
+# compiles it to one native program; TVM's default pipeline for the Relax VM; and, for smaller
+# models, TVM 0.19 for the Relay VM, which is based on Nimble. TVM 0.19 needs a separate
+# environment, which `make relay-vm` creates. Without this environment, the last part is skipped.
 
 # %%
 import json
@@ -48,8 +48,8 @@ library = relax.build(imported, target, relax_pipeline=relax.get_default_pipelin
 vm = relax.VirtualMachine(library, tvm.cpu())["main"]
 
 # %% [markdown]
-# The lengths are on both sides of tile boundaries. The two programs are timed alternately, so that
-# load on the machine affects both; a time is a median.
+# The lengths include sizes just below and above multiples of the tile size. The calls of the two
+# programs alternate, so that load on the machine affects both. Each time is a median.
 
 # %%
 rng = np.random.default_rng(0)

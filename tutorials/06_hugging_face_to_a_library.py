@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A Hugging Face model as a library, in ten lines
 #
-# A model of `transformers` is compiled once, for every batch and every length, and saved as one
-# shared library. Needs PyTorch and transformers; nothing is downloaded: the weights are random.
+# This tutorial compiles a model of `transformers` once, for every batch and every length, and saves
+# it as one shared library. It needs PyTorch and transformers. The weights are random, so nothing is
+# downloaded.
 
 # %%
 import tempfile
@@ -18,9 +19,8 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 
 # %% [markdown]
-# These are the ten lines. `example_inputs` are arguments of the model, of any size; they also give
-# the inputs their names. `dynamic_shapes` names the axes that change, in PyTorch's format. Other
-# axes may change too if the model allows it.
+# These are the ten lines. `example_inputs` are arguments of the model, by name and of any size.
+# `dynamic_shapes` names the dynamic axes, in PyTorch's format.
 
 # %%
 config = transformers.BertConfig(
@@ -38,7 +38,7 @@ library = Path(folder.name) / "bert.so"
 exe.save(library)
 
 # %% [markdown]
-# The program knows its inputs by their names in the model, and its dims by the names given above.
+# The inputs of the program have their names in the model, and the dims the names given above.
 
 # %%
 for name, dims, dtype in exe.signature:
@@ -52,9 +52,9 @@ print(f"{len(exe.launches)} kernel calls")
 # ... kernel calls
 # ```
 #
-# Running the library needs neither PyTorch nor the model: `load` takes the file. For PyTorch
-# tensors the program returns tensors, without copies; for NumPy arrays, arrays. Results have the
-# names that the model gives them. The same code serves all lengths from 1 to 128.
+# `load` reads the library; the model is not needed. If the inputs are PyTorch tensors, the results
+# are PyTorch tensors, without copies; if they are NumPy arrays, the results are NumPy arrays.
+# Results have the names that the model gives them. The same code serves all lengths from 1 to 128.
 
 # %%
 served = tvm_disc.load(library)
@@ -94,8 +94,9 @@ else:
 # words <= 128 must hold (words: input 'input_ids' axis 1); found input_ids: int64[1, 129]...
 # ```
 #
-# Time of a call compared with PyTorch. The first call with a new shape is as fast as others:
-# nothing is compiled. Small models gain most, since PyTorch spends their time between kernels.
+# The last part compares the time of a call with PyTorch. A call with a new shape compiles nothing.
+# The speedup is largest for small models, because most of PyTorch's time is then spent between
+# kernels.
 
 # %%
 

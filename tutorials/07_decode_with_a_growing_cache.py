@@ -91,7 +91,7 @@ for name, dims, dtype in exe.signature[:2]:
 # cache_0: float32[batch, 4, past, 16]
 # ```
 #
-# The decoding loop. The first step passes the whole prompt and an empty cache of length 0. Each
+# In the decoding loop, the first step passes the whole prompt and an empty cache of length 0. Each
 # later step passes one token and the cache that the previous step returned. Tensors are passed and
 # returned without copies.
 
@@ -131,8 +131,8 @@ print("the same text; largest error of the last scores below 1e-4")
 # the same text; largest error of the last scores below 1e-4
 # ```
 #
-# The same program also processes several tokens with a cache that is not empty, as speculative
-# decoding and chunked prefill need it, and batches.
+# The same program also processes several tokens with a cache that is not empty, which speculative
+# decoding and chunked prefill require, and batches of several sequences.
 
 # %%
 for rows, pieces in ((1, (10, 10, 3)), (3, (1, 7, 1, 20))):
@@ -154,8 +154,9 @@ for rows, pieces in ((1, (10, 10, 3)), (3, (1, 7, 1, 20))):
 # ```
 #
 # Each step above copies the whole cache to extend it. `Options(state=...)` names the inputs that
-# hold caches; the program then extends them in place, and `state` owns them (docs/state.md).
-# Drafts that are rejected are cut off by `truncate`; `fork` continues one prompt in several ways.
+# are caches. The program then extends the caches in place, in memory of the object `state`
+# (docs/state.md). `truncate` removes the last tokens, for example rejected drafts of speculative
+# decoding. `fork` returns an independent state with the same tokens.
 
 # %%
 with_state = tvm_disc.Options(state=["cache_*"])
@@ -177,7 +178,7 @@ print(f"the same text; caches of {state.length} and {other.length} rows")
 # the same text; caches of 45 and 6 rows
 # ```
 #
-# Time of a step on one thread, compared with PyTorch with the same cache.
+# The last part compares the time of a step with PyTorch, on one thread and with the same cache.
 
 # %%
 cache, theirs = [torch.zeros(1, HEADS, 0, WIDTH // HEADS)] * (2 * LAYERS), []

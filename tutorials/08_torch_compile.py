@@ -1,9 +1,10 @@
 # %% [markdown]
 # # `torch.compile` with the tvm_disc backend
 #
-# `torch.compile` finds the parts of a model that are plain tensor programs and gives each to a
-# backend. With `backend="tvm_disc"` each part becomes one program for all sizes. Parts that cannot
-# be compiled run in PyTorch, and the log gives the reason. The model is not changed. Needs PyTorch.
+# `torch.compile` captures the graphs of tensor operators in a model, and passes each graph to a
+# backend. `backend="tvm_disc"` compiles each graph to one program for all sizes. Operators that
+# cannot be compiled run in PyTorch, and the log gives the reason. The model is not changed. This
+# tutorial needs PyTorch.
 
 # %%
 import logging
@@ -21,7 +22,8 @@ torch.set_num_threads(1)
 logging.basicConfig(stream=sys.stdout, format="log: %(message)s")
 
 # %% [markdown]
-# A tagger of words: a convolution over the sentence, a gate, scores for nine tags.
+# The model computes scores of nine tags for each word: a convolution over the sentence, a gate, a
+# norm and a linear layer.
 
 
 # %%
@@ -65,8 +67,9 @@ print("compiled", compiled[0], "time")
 # compiled 1 time
 # ```
 #
-# PyTorch treats a size of 1 specially: it traces another graph for it, and another one when two
-# sizes that were equal differ. A program built by `tvm_disc.build` needs neither.
+# PyTorch captures another graph for a size of 1, and another one for a call in which two sizes
+# differ that were equal before. Each graph is compiled. `tvm_disc.build` compiles one program for
+# all of these cases.
 
 # %%
 with torch.no_grad(), compile_counter() as compiled:
@@ -79,8 +82,9 @@ print("for a batch of 1: compiled", compiled[0], "time")
 # for a batch of 1: compiled 1 time
 # ```
 #
-# An unsupported operator is not an error. This model draws random numbers, which have no rule. Only
-# this node runs in PyTorch; the log names it and its line. The rest is compiled.
+# An unsupported operator is not an error. This model draws random numbers, which `tvm_disc` does
+# not support. Only this node runs in PyTorch; the log names the node and its line. All other nodes
+# are compiled.
 
 
 # %%
@@ -105,8 +109,9 @@ with torch.no_grad():
 # noisy: (2, 9, 9)
 # ```
 #
-# Tensors are passed and returned without copies. A call still evaluates PyTorch's guards in Python,
-# which take most of the time of a small model; `tvm_disc.build` avoids them (tutorial 6).
+# Tensors are passed and returned without copies. A call still evaluates PyTorch's guards, which
+# take most of the time of a small model. A program of `tvm_disc.build` has no such guards
+# (tutorial 6).
 
 # %%
 ids = torch.randint(0, 500, (4, 31))

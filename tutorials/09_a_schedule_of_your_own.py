@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Write your own schedule, and read a dispatch tree
 #
-# A *template* compiles a group of fused operators to a kernel for every shape. It may do so in
-# several ways: each is a *variant*, and a decision tree over the dims picks one per call. This
-# tutorial writes a template for element-wise operators with two variants, shows the tree that the
-# cost model selects, measures the variants, and shows the tree again.
+# A *template* generates the kernel of a group of fused operators, for every shape. It may return
+# several implementations, the *plans*. A plan with a number of threads is a *variant*. A decision
+# tree over the dims selects one variant per call. This tutorial writes a template for element-wise
+# operators with two plans, prints the tree that the cost model selects, measures the variants, and
+# prints the tree again.
 
 # %%
 import tempfile
@@ -25,9 +26,9 @@ from tvm_disc.tir.index import product
 rng = np.random.default_rng(0)
 
 # %% [markdown]
-# A template consists of a test whether it accepts the group, the number of independent *tasks*
-# (here blocks of 1024 elements, distributed over threads), and a body that computes tasks `lo` to
-# `hi`.
+# A template is a function. It tests whether it accepts the group, and returns the number of
+# independent *tasks* (here blocks of 1024 elements, which are distributed over threads), and a body
+# that computes tasks `lo` to `hi`.
 #
 # `group.nodes` are the operators, `group.params` the inputs and `group.outputs` the results. Every
 # node has a `shape`, whose dims may be symbolic; `solver` proves relations between them. A template
@@ -92,8 +93,8 @@ def flat(group, solver, machine):
 
 
 # %% [markdown]
-# `Options(templates=...)` tries it before the built-in templates, for groups of the kind `loop`.
-# `explain()` prints the kind of every kernel.
+# With `Options(templates=...)`, the compiler tries this template before the built-in ones, for
+# groups of the kind `loop`. `explain()` prints the kind of every kernel.
 
 # %%
 x = relay.var("x", shape=(relay.Any("rows"), relay.Any("columns")), dtype="float32")
@@ -141,11 +142,11 @@ for found in exe.dispatch.values():
 # ```
 #
 # Nothing has been measured so far. The cost model uses `work`, `tasks` and the bytes moved, which
-# are the same for both plans. It therefore only decides whether the work justifies a second thread,
-# and keeps the first plan. (A plan may define its own `cost`.)
+# are the same for both plans. It therefore keeps the first plan, and decides only whether the work
+# justifies a second thread. (A plan may define a separate `cost`.)
 #
-# `tune` measures every variant at some shapes. The learned tree minimizes the loss against the best
-# variant at each shape.
+# `tune` measures every variant at some shapes. The tree is then learned from these times: it
+# minimizes the time that is lost compared with the best variant at each shape.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -171,8 +172,9 @@ for found in tuned.dispatch.values():
 # the arithmetic), perhaps with `vectors=1` for few elements. The tree is compiled into the program
 # as branches.
 #
-# If the template refuses a group, the next one is tried, here a built-in one. The bias has fewer
-# elements than the sum, and the kernel's notes give the reason.
+# If the template refuses a group, the compiler tries the next one, here a built-in template. In
+# this model, the bias has fewer elements than the sum, so `flat` refuses. `explain()` prints the
+# reason.
 
 # %%
 bias = relay.const(rng.standard_normal(8).astype("float32"))

@@ -33,8 +33,8 @@ def compiled(inputs, result, *constraints, versions=True):
 # %% [markdown]
 # ## An unknown relation
 #
-# A residual is added to a dense layer. The numbers of rows are known only at run time, and are two
-# independent dims. `versions=False` compiles one general version for all legal calls.
+# This model adds a residual to a dense layer. Their numbers of rows are known only at run time, and
+# are two independent dims. `versions=False` compiles one general version for all legal calls.
 
 # %%
 x = relay.var("x", shape=(relay.Any("n"), 64), dtype="float32")
@@ -48,10 +48,10 @@ general = compiled([x, y], added, versions=False)
 # not fused: ... cannot be fused as an epilogue: it is not element-wise
 # ```
 #
-# This means: the broadcast sum was not fused into the product. As in NumPy, `n` and `m` may differ
-# if one of them is 1; then a tile of the product is added to many rows, or many tiles to one row. A
-# product's *epilogue* works on a tile in registers, and needs one element of the residual per
-# element of the tile.
+# The broadcast sum was not fused into the product. A product's *epilogue* works on a tile of the
+# result in registers, and needs one element of the residual for each element of the tile. As in
+# NumPy, `n` and `m` may differ if one of them is 1. If `n` is 1, each row of the residual is added
+# to the same row of the product, so the sum has more elements than the product.
 #
 # With a constraint that they are equal, the addition happens in registers. Calls that violate the
 # constraint are refused; the error names the input and the axis.
@@ -71,8 +71,8 @@ else:
 # n == m must hold (n: input 'x' axis 0, m: input 'y' axis 0); found ...
 # ```
 #
-# The gain: the general program writes the product to memory, reads it again, and selects the row to
-# add for each row.
+# The constrained program is faster: the general program writes the product to memory, reads it
+# again, and computes for each row which row of the residual is added.
 
 # %%
 
@@ -115,8 +115,9 @@ np.testing.assert_allclose(both(a, lonely), general(a, lonely), rtol=1e-5, atol=
 #
 # ## Incompatible iteration orders
 #
-# Softmax over rows and softmax over columns read the same tensor. One kernel would read it once.
-# But the sum of a row is complete after that row, the sum of a column only after the last row.
+# Softmax over rows and softmax over columns read the same tensor, which one kernel would read only
+# once. However, the sum of a row is complete after this row, and the sum of a column only after the
+# last row.
 
 # %%
 compiled([x], relay.Tuple([relay.nn.softmax(x, axis=1), relay.nn.softmax(x, axis=0)]))
@@ -131,8 +132,8 @@ compiled([x], relay.Tuple([relay.nn.softmax(x, axis=1), relay.nn.softmax(x, axis
 #
 # ## A value with several users
 #
-# A product, a softmax over columns and one more operator read `shared`. Each could recompute it.
-# The compiler recomputes values of a few operations, which are cheaper to compute than to load.
+# A product, a softmax over columns and one more operator read `shared`. Each of their kernels could
+# recompute the value. The compiler recomputes only values that are cheaper to compute than to load.
 # This value is computed once and stored.
 
 # %%
@@ -160,7 +161,7 @@ compiled([x], columns)
 # - A limit of the heuristics was reached (`kernels read it`, `would compute it again`, `too many
 #   tensors`): docs/fusion.md lists these limits. `Options(fuse=False)` shows the effect of fusion.
 #
-# Giving both dims the same name is the shortest way:
+# The shortest way to state that two dims are equal is to give them the same name:
 
 # %%
 z = relay.var("z", shape=(relay.Any("n"), 64), dtype="float32")

@@ -24,8 +24,9 @@ except NameError:  # in a notebook
     root = Path.cwd()
 
 # %% [markdown]
-# A layer with softmax, for any number of rows. For another machine, `target=` describes its
-# processor; with a list of levels, one library selects the best supported level when it is loaded.
+# The model is a layer with softmax, for any number of rows. To compile for another machine, pass
+# its processor as `target=`. If `target` is a list of x86-64 levels, the library contains code for
+# each of them, and selects the best supported level when it is loaded.
 
 # %%
 rng = np.random.default_rng(0)
@@ -50,9 +51,10 @@ print(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ro
 # (x: float32[rows, 16]) -> (float32[rows, 10])...
 # ```
 #
-# The C++ side, from `examples/cpp/run_program.cc`. A tensor is a view of memory that the caller
-# owns (DLPack's `DLTensor`): nothing is copied. If called with inputs only, the program allocates
-# its results; if called with additional tensors, one per result, it writes into these.
+# The C++ code below is from `examples/cpp/run_program.cc`. A tensor is a view of memory that the
+# caller owns (DLPack's `DLTensor`), so nothing is copied. If the call passes only inputs, the
+# program allocates its results. If the call passes additional tensors, one per result, the program
+# writes the results into them.
 #
 # ```cpp
 # tvm_disc::Program program("layer.so");
@@ -83,8 +85,9 @@ run("cmake", "-S", root / "examples" / "cpp", "-B", built, python)
 run("cmake", "--build", built)
 
 # %% [markdown]
-# `run_program MODEL.so COLUMNS ROWS...` fills a matrix, calls the program and prints the shape and
-# the sum of the result. Softmax gives rows whose sum is 1: the sum must be the number of rows.
+# `run_program MODEL.so COLUMNS ROWS...` fills a matrix, calls the program, and prints the shape and
+# the sum of the result. The sum of each row of a softmax is 1, so the total must be the number of
+# rows.
 
 # %%
 lines = run(built / "run_program", library, 16, 1, 7, 64, 1000).splitlines()
@@ -102,5 +105,5 @@ for rows, line in zip((1, 7, 64, 1000), lines[1:], strict=True):
 # 1000x16 -> 1000 10, sum 1000
 # ```
 #
-# Ship `layer.so`, `libtvm_runtime.so` and `libtvm_ffi.so`. docs/runtime.md describes threads,
-# memory, processors and the header's functions.
+# The machine that runs the program needs `layer.so`, `libtvm_runtime.so` and `libtvm_ffi.so`.
+# docs/runtime.md describes threads, memory, processors and the header's functions.

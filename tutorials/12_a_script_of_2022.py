@@ -3,7 +3,7 @@
 #
 # Relay was removed from TVM in 2025. A script that built a model with Relay's builder, bound
 # parameters and ran it on Relay's virtual machine needs one change: replace `from tvm import relay`
-# by `from tvm_disc import relay`. The imports:
+# by `from tvm_disc import relay`. These are the imports:
 
 # %%
 import numpy as np
@@ -12,8 +12,8 @@ import tvm
 from tvm_disc import relay  # was: from tvm import relay
 
 # %% [markdown]
-# The model: two dense layers with any number of rows, as in the original script. Weights are named
-# inputs.
+# The model has two dense layers, for any number of rows, as in the original script. Weights are
+# named inputs.
 
 # %%
 data = relay.var("data", shape=(relay.Any(), 16), dtype="float32")
@@ -36,8 +36,9 @@ print(relay.pretty_print(mod))
 # }
 # ```
 #
-# Parameters become constants by name, and the program accepts batches of any size. Relay's virtual
-# machine interpreted bytecode; here the same calls run one native function, compiled once.
+# The inputs that `params` names become constants. The program accepts batches of any size. Relay's
+# virtual machine interpreted bytecode; here the same calls run one native function, which is
+# compiled once.
 
 # %%
 rng = np.random.default_rng(0)

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Compile on a laptop, run on a GPU
 #
-# A program for an NVIDIA GPU is compiled where there is neither a GPU nor a driver: TVM generates
-# CUDA C, NVIDIA's run-time compiler (`pip install 'tvm_disc[cuda]'`) makes machine code of it, and
-# one library holds this code and the compiled host program. The machine with the GPU needs TVM's
-# runtime and NVIDIA's driver. This tutorial stops where its machine cannot continue.
+# A program for an NVIDIA GPU can be compiled on a machine without a GPU and without a driver. TVM
+# generates CUDA C, and NVIDIA's run-time compiler (`pip install 'tvm_disc[cuda]'`) compiles it to
+# machine code. One library contains this code and the compiled host program. The machine with the
+# GPU needs TVM's runtime and NVIDIA's driver. If the run-time compiler or a GPU is missing, this
+# tutorial ends with a message at the step that needs it.
 
 # %%
 import tempfile
@@ -26,8 +27,8 @@ x = relay.var("x", shape=(relay.Any("rows"), 64), dtype="float32")
 model = relay.Function([x], relay.nn.softmax(relay.nn.dense(x, relay.const(weight))))
 
 # %% [markdown]
-# `target="cuda"` means machine code for `sm_80` and `sm_90`, and portable code (PTX) for newer
-# GPUs. Other architectures are given as in `"cuda -arch=sm_86,sm_89"`.
+# `target="cuda"` generates machine code for `sm_80` and `sm_90`, and portable code (PTX) for newer
+# GPUs. Other architectures are selected as in `"cuda -arch=sm_86,sm_89"`.
 
 # %%
 try:
@@ -57,8 +58,9 @@ print(text[text.index("dot_") :])
 # ...
 # ```
 #
-# The saved program has code for all architectures. The first call loads the code for the device. If
-# there is none, the error names the device and a target that would work.
+# The saved program contains code for all selected architectures. The first call loads the code for
+# the device. If the program has no code for the device, the error names the device and a target
+# that would work.
 
 # %%
 folder = tempfile.TemporaryDirectory()

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Requests of different lengths in one batch
 #
-# A server receives requests of different lengths. Engines for dense tensors pad them to the longest
-# one, or run them one by one. A *ragged* program takes the requests as packed rows: its kernels
-# compute the rows that exist and no padding. It is compiled once for all numbers of requests and
-# all lengths.
+# A server receives requests of different lengths. Engines for dense tensors pad the requests to the
+# length of the longest, or run them one by one. A *ragged* program reads the rows of all requests
+# from one packed array, and its kernels compute no padding. It is compiled once for all numbers of
+# requests and all lengths.
 
 # %%
 import time
@@ -25,13 +25,13 @@ def weight(*shape):
 # %% [markdown]
 # ## The model
 #
-# The model is written for `[b, s]`, as for a dense batch: an embedding, an attention layer with a
-# residual, and a layer norm. Nothing in it is ragged.
+# The model is written for a dense batch `[b, s]`: an embedding, an attention layer with a residual,
+# and a layer norm. It does not mention ragged batches.
 
 
 # %%
 def heads(x):
-    """[b, s, WIDTH] as [b * HEADS, s, WIDTH / HEADS]."""
+    """Return ``x[b, s, WIDTH]`` as ``[b * HEADS, s, WIDTH / HEADS]``."""
     parts = relay.reshape(x, (0, 0, HEADS, WIDTH // HEADS))
     return relay.reshape(relay.transpose(parts, (0, 2, 1, 3)), (-3, 0, 0))
 
@@ -52,9 +52,9 @@ model = relay.Function([ids], relay.Tuple([rows, relay.mean(rows, axis=1)]))
 # %% [markdown]
 # ## Build and call
 #
-# `ragged` names the inputs whose axis 1 has a different size in each item. The call takes a list of
-# arrays of any lengths. A result with rows of items is a `Ragged`, a sequence of views; a result
-# with one entry per item is a tensor.
+# `ragged={"ids": 1}` states that axis 1 of the input `ids` has a different size in each item. A
+# call passes a list of arrays of any lengths. A result that has the ragged axis is a `Ragged`, a
+# sequence of one array per item; a result without this axis is a tensor.
 
 # %%
 exe = tvm_disc.build(model, ragged={"ids": 1})
@@ -89,8 +89,9 @@ print("equal to calls one by one")
 #
 # ## Packed rows without a copy
 #
-# A list is copied once into one block. `Ragged(values, offsets)` passes rows that are packed
-# already: request i is `values[offsets[i] : offsets[i + 1]]`. The program checks the offsets.
+# A call with a list copies the arrays into one packed array. `Ragged(values, offsets)` passes an
+# array that is already packed: request i is `values[offsets[i] : offsets[i + 1]]`. The program
+# checks the offsets.
 
 # %%
 packed = tvm_disc.Ragged(np.concatenate(requests), [0, 5, 95, 96, 113])
@@ -109,7 +110,7 @@ except tvm_disc.DiscError as error:
 # ## Derived lengths
 #
 # A convolution with a stride changes the length of each item. The program computes the lengths and
-# offsets of these results. Each item is padded with zeros at its own borders, as if it were alone.
+# offsets of these results. The convolution pads each item with zeros, as if the item were alone.
 
 # %%
 x = relay.var("x", shape=(relay.Any("b"), relay.Any("s"), 16), dtype="float32")
@@ -146,8 +147,8 @@ for result in (relay.sum(x, axis=0), relay.sort(x, axis=1)):
 #
 # ## Time
 #
-# 32 requests with lengths from 4 to 256. The padded batch computes the largest length for each of
-# them.
+# The last part measures 32 requests with lengths from 4 to 256. The dense program computes the
+# largest length for each of them.
 
 # %%
 many = [rng.integers(0, WORDS, n) for n in np.clip(rng.lognormal(3.5, 1, 32), 4, 256).astype(int)]
@@ -174,5 +175,5 @@ print(f"{len(packed.values)} rows, not {padded.size}: {mine:.2f} ms, not {theirs
 # ... rows, not ...: ... ms, not ... ms
 # ```
 #
-# A server calls such a program with the requests that wait: `examples/ragged_server.py` is one with
-# a queue, limits and a log of throughput and latency.
+# `examples/ragged_server.py` is a server that calls a ragged program with all waiting requests. It
+# has a queue, limits, and a log of throughput and latency.

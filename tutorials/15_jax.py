@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A JAX encoder and its training, compiled once
 #
-# `jax.jit` compiles a function again for each shape of its arguments. `tvm_disc.jax.jit` exports it
-# once with symbolic dims and compiles one program for all shapes. This tutorial does so with an
-# encoder like Flax's BERT, and with a training step over batches of different sizes.
+# `jax.jit` compiles a function again for each shape of its arguments. `tvm_disc.jax.jit` exports
+# the function once with symbolic dims, and compiles one program for all shapes. This tutorial
+# compiles an encoder like Flax's BERT, and a training step over batches of different sizes.
 
 # %%
 import jax
@@ -59,8 +59,8 @@ def encode(params, ids, mask):
 # %% [markdown]
 # ## Inference
 #
-# `dynamic` gives the shapes of parameters by name: `b` and `s` are any number from 1 on. A call
-# with another number of sentences or words runs the same program. Results are JAX arrays.
+# `dynamic` gives the shapes of parameters by name; `b` and `s` are symbols for sizes of at least 1.
+# Calls with other numbers of sentences and words run the same program. Results are JAX arrays.
 
 # %%
 params = parameters(0)
@@ -86,8 +86,8 @@ print(f"programs compiled: {compiled[0]}")
 # programs compiled: 1
 # ```
 #
-# The table of places has 64 rows. `constraints` states this, so a call with more words is an error,
-# before anything is computed.
+# The table of positions has 64 rows, so the constraint is `s <= 64`. A call with more words is
+# refused before anything is computed.
 
 # %%
 try:
@@ -102,8 +102,9 @@ except GuardFailed as error:
 #
 # ## Training
 #
-# The gradient of a function is another function, and so is a step of an optimizer. The model learns
-# to find masked words. Sentences have different lengths, so each batch has another shape.
+# A training step, with gradients and an optimizer, is also a function that can be compiled. Here
+# the model learns to predict hidden words. Sentences have different lengths, so batches have
+# different shapes.
 
 
 # %%
@@ -129,7 +130,7 @@ train = tvm_disc.jax.jit(step, dynamic=batch, donate_argnums=(0, 1))
 
 
 # %% [markdown]
-# A sentence repeats one word, so that the words that are left tell the hidden ones.
+# In this data, a sentence repeats one word, so the visible words determine the hidden ones.
 
 
 # %%

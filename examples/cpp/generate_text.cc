@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
       choice.seed = std::stoull(argv[8]);
     }
     if (argc > 9) stop.push_back(std::stoll(argv[9]));
-    // Tokens as they are chosen, then all of them by one call.
+    // Print each token when it is chosen; then generate all tokens again by one call.
     std::vector<int64_t> streamed;
     model.Generate(prompt, std::stoll(argv[2]), stop, choice, [&](int64_t token) {
       std::cout << (streamed.empty() ? "" : " ") << token << std::flush;

@@ -7,7 +7,7 @@
 
 #include "tvm_disc.h"
 
-// A tensor over memory of our own: nothing is copied.
+// Return a view of memory that the caller owns; nothing is copied.
 DLTensor View(std::vector<float>* data, int64_t* shape) {
   DLTensor tensor{};
   tensor.data = data->data();
@@ -32,7 +32,7 @@ void Run(const tvm_disc::Program& program, int64_t rows, int64_t columns) {
   for (int64_t axis = 0; axis < y.ndim(); ++axis) std::cout << " " << y.size(axis);
   std::cout << ", sum " << sum << std::endl;
 
-  // The same once more, into memory that we own.
+  // Call again, and write the result into memory that this program owns.
   std::vector<float> result(y.numel());
   int64_t result_shape[] = {y.size(0), y.size(1)};
   DLTensor out = View(&result, result_shape);
