@@ -34,10 +34,10 @@ rng = np.random.default_rng(0)
 # node has a `shape`, whose dims may be symbolic; `solver` proves relations between them. A template
 # that does not accept the group returns a `WhyNot`, and the next template is tried.
 #
-# In the body, `low.at(node, index)` is the value of a node at an index. It expands the graph down
-# to loads, so a template never names an operator. The index may be a vector (`ramp`: consecutive
-# indices), and the value is then a vector. The tail after the full vectors is computed element by
-# element.
+# In the body, `low.at(node, index)` returns the value of a node at an index, as an expression of
+# loads and arithmetic. A template therefore contains no code for particular operators. If the index
+# is a vector (`ramp`: consecutive indices), the value is a vector. The tail after the full vectors
+# is computed element by element.
 
 # %%
 BLOCK = 1024
