@@ -74,7 +74,7 @@ def condition(e: Expr) -> Expr:
 
 
 def _joint(a: Expr, b: Expr) -> tuple[Expr, Expr, bool]:
-    """Return two numbers in their common type, and whether that is float64."""
+    """Return two numbers in their common type, and whether this type is float64."""
     real_ones = FLOAT in (kind_of(_number(a)), kind_of(_number(b)))
     return (as_float(a), as_float(b), True) if real_ones else (a, b, False)
 
@@ -115,7 +115,7 @@ def _power(a: Expr, b: Expr) -> Expr:
     times = literal(b)
     if kind_of(_number(a)) == FLOAT and times == 0.5:
         return _root(a)
-    most = 8 if kind_of(a) == INT else 2  # a longer product of floats rounds differently from `pow`
+    most = 8 if kind_of(a) == INT else 2  # longer float products round unlike `pow`
     if not isinstance(times, int) or not 0 <= times <= most:
         raise Mistyped(f"expected a power from 0 to {most} as a literal")
     product = integer(1)

@@ -32,7 +32,7 @@ def assume(st: State, c: Cond) -> None:
 
 
 def _given_up(st: State) -> bool:
-    """Return whether the search budget is used up, so that a hypothesis needs no more facts."""
+    """Return whether the state is a hypothesis and its search budget is used up."""
     return st.depth > 0 and st.budget.left <= 0
 
 
@@ -209,7 +209,7 @@ def _used(st: State, atom: Atom) -> bool:
 
 
 def _refresh(st: State, atom: Atom) -> None:
-    """Normalize the facts that mention `atom` again."""
+    """Normalize again all facts that mention `atom`."""
     syms = atom.syms
     rules = [r for r in st.rules if not syms.isdisjoint(r.syms)]
     ineqs = [f for f in st.ineqs if not syms.isdisjoint(f.syms)]
@@ -234,7 +234,7 @@ def _refresh(st: State, atom: Atom) -> None:
 
 
 def _restate(st: State, atom: Atom) -> None:
-    """State the facts about a compound atom again if its normal form has changed."""
+    """Add the facts about a compound atom again if its normal form has changed."""
     args = tuple(norm_cond(st, a) if isinstance(a, Cond) else norm(st, a) for a in atom.args)
     if args == atom.args:
         return
@@ -392,9 +392,9 @@ def assume_ge(st: State, p: Poly) -> None:
 def _cap_new_symbol(st: State, p: Poly) -> bool:
     """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts.
 
-    Returns False if `p` does not have this form. Any `e >= 0` leaves a value for `n`, so that
-    beyond `e >= 0` the fact says nothing new about the symbols of `e`. Results about them remain
-    valid, and searches that do not mention `n` skip the fact.
+    Returns False if `p` does not have this form. For every `e >= 0` there is a valid `n`, so the
+    fact implies nothing about the symbols of `e` except `e >= 0`. Therefore cached results about
+    these symbols remain valid, and searches that do not mention `n` skip the fact.
     """
     for mono, coeff in p.terms:
         if len(mono) == 1 and coeff < 0 and mono[0].kind == "sym":
@@ -515,7 +515,7 @@ def _factors_at_least_one(st: State, p: Poly) -> None:
 
 
 def _saturate(st: State, syms: frozenset[Atom]) -> None:
-    """Cancel factors that have become nonzero in equalities and inequalities."""
+    """Cancel factors that are now known to be nonzero in equalities and inequalities."""
     st.steps += 1
     if st.budget.left <= 0:
         return

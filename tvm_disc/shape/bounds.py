@@ -137,8 +137,8 @@ def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
 def _interval(st: State, p: Poly) -> tuple[Bound, Bound]:
     """Return the range of an atom's argument.
 
-    It is found by one step of elimination. Within that step no further one is taken, because a fact
-    about the argument may mention the atom itself.
+    The range is found by one step of elimination. A nested call takes no step, because a fact about
+    the argument may mention the atom itself and would lead to an infinite recursion.
     """
     if st.inside_atom:
         return lower(st, p, 0), upper(st, p, 0)
@@ -154,7 +154,7 @@ def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
     if den_lo is None or den_lo < 1:
         return None, None
     if den_hi is not None and den_hi < den_lo:
-        return None, None  # the facts are contradictory
+        return None, None  # only if the facts are contradictory
     lo, hi = _interval(st, num)
     if lo is not None and lo >= 0:
         lo = 0 if den_hi is None else lo // den_hi

@@ -25,9 +25,10 @@ class Budget:
 
     Attributes:
         left: remaining units; at most 0 once they are used up.
-        query: the number of the query, for which weak results are valid.
+        query: the sequence number of the query; a result that is weaker because the budget was used
+            up is cached only under this number.
         largest: the most units that one query of this solver spent.
-        exhausted: how many queries used up their units.
+        exhausted: the number of queries that used up their units.
     """
 
     __slots__ = ("_depth", "exhausted", "largest", "left", "limit", "query")

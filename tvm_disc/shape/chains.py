@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm_disc.typing import Expr
 
 T = TypeVar("T")
-ROW = 16  # maximum number of parts that are joined linearly
+ROW = 16  # longer sequences are joined as a tree
 
 
 def terms(expr: Expr) -> list[Expr]:

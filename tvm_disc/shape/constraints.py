@@ -15,9 +15,9 @@
                    "(" choice ")"
 
 `1 <= b <= 64`, `s % 8 == 0`, `ids.1 == mask.1` (input name . axis), `h == w`,
-`trunc(0.2 * float(n)) == 1`. The whole text is a condition. Operators have Python's meaning and
-precedence, except that a shift has the precedence of a product. Messages quote the text of a
-constraint, as in JAX's `shape_poly`.
+`trunc(0.2 * float(n)) == 1`. The whole text must be a condition, not a number. Operators have
+Python's meaning and precedence, except that a shift has the precedence of a product.
+Messages quote the text of a constraint, as in JAX's `shape_poly`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DEEPEST = 50  # maximum nesting of parentheses and signs
 
 
 def check_constraints(constraints: object) -> tuple[str, ...]:
-    """Return the texts of constraints.
+    """Return the constraints as a tuple of texts.
 
     Raises:
         BadInput: the argument is not a sequence of strings.
@@ -124,7 +124,7 @@ class _Parser:
         self.tokens: list[tuple[str, str, int]] = []
         self.at = 0
         self.depth = 0
-        # Conditions under which the text is defined: divisors are not 0.
+        # Conditions under which the parsed text has a value: each divisor is not 0.
         self.defined: list[Expr] = []
         self._tokenize()
 
@@ -193,7 +193,7 @@ class _Parser:
             self._fail(str(error), column)
 
     def _apart(self, part: Callable[[], Expr]) -> tuple[Expr, list[Expr]]:
-        """Return ``part()`` and the conditions under which it is defined."""
+        """Return ``part()``, and the conditions under which its expression has a value."""
         outer, self.defined = self.defined, []
         out = part()
         inner, self.defined = self.defined, outer
@@ -225,7 +225,7 @@ class _Parser:
             column = self._next()[2]
             right, needs = self._apart(part)
             out = self._made(column, joined, word, out, right)
-            if needs:  # the right side may not be evaluated
+            if needs:  # required only if the right side is evaluated
                 out = joined("and", out, joined("or", self._skipped(word, out.a), _all(needs)))
         return out
 

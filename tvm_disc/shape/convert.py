@@ -78,7 +78,7 @@ class Converter:
             return TRUE if e else FALSE
         if isinstance(e, Cond):
             return e
-        if hasattr(e, "asobject"):  # the deferred `a == b` of Python operators
+        if hasattr(e, "asobject"):  # `a == b` of TVM's Python operators is deferred
             e = e.asobject()
         key = _address(e)
         found = self._read_cond.get(key)

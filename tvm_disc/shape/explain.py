@@ -1,7 +1,8 @@
 """Explanations: why a claim holds, and a description of all known facts.
 
 The reasons for a claim are found by repeated proofs from fewer and fewer facts. The result is a
-minimal sufficient set, independent of the path of the first proof. It is computed on request only.
+minimal sufficient set, and does not depend on how the first proof was found. It is computed on
+request only.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Described(Protocol):
 def blame(
     facts: Sequence[Fact], syms: frozenset[Atom], suffices: Callable[[Sequence[Fact]], bool]
 ) -> list[Fact]:
-    """Return a minimal subset of `facts` that suffices, by removal of halves, then quarters."""
+    """Return a minimal sufficient subset of `facts`: remove halves, then quarters, and so on."""
     kept = connected(facts, syms)
     if not suffices(kept):
         return kept
@@ -68,7 +69,9 @@ def blame(
 
 
 def conflict(fact: Fact, facts: Sequence[Fact], replay: Callable[[Sequence[Fact]], State]) -> str:
-    """Return the text of a contradiction: the fact, and a minimal set of facts against it."""
+    """Return the text of a contradiction: the fact, and a minimal set of facts that contradict
+    it.
+    """
 
     def impossible(facts: Sequence[Fact]) -> bool:
         try:
@@ -119,7 +122,10 @@ _PARTS = ("a", "b", "condition", "true_value", "false_value")
 
 
 def cost_of(guard: Guard) -> str:
-    """Return a guard's context unless its message names it, its cost, and what holds afterwards."""
+    """Return the context of a guard, its cost per call, and the fact that holds after the check.
+
+    The context is left out if the message of the guard starts with it.
+    """
     count = operations(guard.cond)
     unit = "operation" if count == 1 else "operations"
     context = "" if str(guard).startswith(guard.context) else f"required by {guard.context}; "

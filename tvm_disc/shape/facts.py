@@ -88,5 +88,5 @@ class StatedCond(Cond):
 
 
 def kind_of(c: Cond) -> str:
-    """Return the kind of the fact that a condition is."""
+    """Return the kind of the fact that states a condition, a value of `Fact.kind`."""
     return {"ge": "le", "eq": "eq", "ne": "ne", "or": "any"}.get(c.op, "all")

@@ -1,8 +1,8 @@
 """Proofs by TVM's analyzer with Z3, for callers that accept tens of milliseconds.
 
-`known_*` never use it. The facts connected to the claim are stated as an implication. Claims with a
-division by a non-constant are not attempted, because the analyzer's semantics of `x // 0` is
-unspecified.
+The methods `known_*` of the solver never use it, except `known_hard`. The query is one implication:
+the facts that are connected to the claim imply the claim. Claims with a division by a non-constant
+are not attempted, because the analyzer's semantics of `x // 0` is unspecified.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Laws that bring divisions, minima, maxima and selections to normal form.
 
-A law is a row: its name, and a function from the arguments to an equal polynomial, or None where
+A law is a row: its name, and a function from the arguments to an equal polynomial, or None if
 the law does not apply. The first row that applies is used, and its result is normalized again. The
 name is printed by `Solver.why` and enumerated by tests. `x // 0` has no value: every law about
 division first proves its requirements on the divisor.
@@ -64,7 +64,10 @@ def excluded(st: State, p: Poly) -> bool:
 
 
 def equal_squares(st: State, p: Poly) -> Poly | None:
-    """Return `x - y` if `p` is `x*x - y*y` with `x, y >= 0`, else None: both are 0 together."""
+    """Return `x - y` if `p` is `x*x - y*y` with `x, y >= 0`, else None.
+
+    `p` is 0 if and only if `x - y` is 0.
+    """
     if len(p.terms) != 2:
         return None
     (m1, c1), (m2, c2) = p.terms

@@ -2,7 +2,8 @@
 
 Atoms are rebuilt bottom-up: symbols by their substitutions, compound atoms by the laws. Products
 are then rewritten by the equality rules, that is, modulo the ideal of the known equalities, which
-makes product equalities with symbolic factors compose. Dims that this proves equal have one form.
+lets the solver combine product equalities with symbolic factors. Dims that are equal modulo this
+ideal have the same normal form.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def critical_pair(a: Poly, b: Poly) -> Poly | None:
 
 
 def norm_cond(st: State, c: Cond) -> Cond:
-    """Return the normal form of a condition, decided if ranges and exclusions decide it."""
+    """Return the normal form of a condition: true or false if ranges or exclusions decide it."""
     if c.op in ("and", "or"):
         parts = [norm_cond(st, x) for x in c.args]
         return (cond_all if c.op == "and" else cond_any)(*parts)

@@ -9,7 +9,7 @@ from keyword import iskeyword
 
 from tvm_disc.typing import Expr
 
-# names that printed formulas use for intermediate values
+# Reserved: printed formulas use these names for intermediate values.
 _OF_STEPS = re.compile(r"_[a-z]\d*")
 _CONSTANT = re.compile(r"T\.(?:int64|int32|bool)\((-?\w+)\)")
 

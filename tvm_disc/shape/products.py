@@ -65,11 +65,11 @@ LONG = 4
 class Joins:
     """Map from each broadcast dim to the dims that it combines.
 
-    Among compatible dims broadcasting is associative, commutative and idempotent. A set of them
-    therefore has one expression of linear size. Without this, the dims of a chain over three
-    operands would double in length with every operator. A broadcast of more than `LONG` dims is a
-    symbol, defined by the two dims that it joins: the work for a chain is then linear in its
-    length.
+    Broadcasting of compatible dims is associative, commutative and idempotent. Each set of dims
+    therefore has one expression, whose size is linear in the number of dims. Otherwise the
+    expression would double in length with each operator of a chain over three operands. The
+    broadcast of more than `LONG` dims is a symbol, defined by the two dims that it joins, so that
+    the work for a chain is linear in its length.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,9 @@ class Joins:
         return other
 
     def parts(self, solver: Questions, dim: object) -> dict[Any, Any]:
-        """Return the dims that ``dim`` combines, by normal form; only itself if there are none."""
+        """Return the dims that ``dim`` combines, by normal form; only ``dim`` if it is no
+        broadcast.
+        """
         key = solver.key(dim)
         return self._parts.get(key, {key: dim})
 
@@ -95,8 +97,8 @@ class Joins:
         return self._made.get(frozenset(together))
 
     def of(self, solver: Questions, a: Expr, b: Expr) -> Any:
-        """Return the broadcast of dims that a guard makes compatible: the first that is not 1,
-        or 1.
+        """Return the broadcast of dims that a guard makes compatible: the first dim that is
+        not 1, or 1 if all are 1.
         """
         parts = {**self.parts(solver, a), **self.parts(solver, b)}
         if len(parts) > LONG:

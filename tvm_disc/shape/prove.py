@@ -165,7 +165,10 @@ def lower_is(st: State, p: Poly) -> bool:
 
 
 def _zero_or(st: State, c: Cond) -> bool | None:
-    """Decide `m*r`: if a factor of `m` is 0, so is the product; otherwise decide `r`."""
+    """Return True if `m*r >= 0` or `m*r == 0` follows from the same for `r`; otherwise None.
+
+    A factor of `m >= 0` that is 0 makes the product 0, so `r` is decided under `m >= 1`.
+    """
     if c.op not in ("ge", "eq") or st.depth >= MAX_SPLITS:
         return None
     _, mono, rest = c.args[0].without_content()
@@ -232,8 +235,9 @@ def _split_atoms(c: Cond) -> list[Atom]:
 
 
 def _alternatives(st: State, c: Cond) -> bool | None:
-    """Decide a condition by the disjuncts of a fact with a common symbol: the answer, if it is
-    the same under each disjunct, else None.
+    """Decide a condition by a known disjunction that shares a symbol with it.
+
+    Returns the answer if it is the same under each disjunct, else None.
     """
     if st.depth >= MAX_SPLITS:
         return None
@@ -273,7 +277,7 @@ def _residues(st: State, c: Cond) -> bool | None:
 
 
 def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
-    """Return the common answer of all possible cases, or None."""
+    """Return the answer if it is the same in all possible cases, else None."""
     answers = []
     for case in cases:
         answer = _under(st, case, c, vacuous=True)
@@ -342,8 +346,7 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
         return None
     atom = rest.as_atom
     if atom is not None and atom.kind == "sym" and not any(atom in f.syms for f in st.ors):
-        # A symbol that is known to be a multiple has been substituted, so this one is not known to
-        # be.
+        # If k were known to divide the symbol, the normal form would have replaced it by `k*q`.
         return None
     return prove(st, cond_eq(rest - k * st.terms.poly("div", rest, k)))
 

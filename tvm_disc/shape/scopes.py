@@ -48,7 +48,7 @@ class FactStore:
     """The facts of a solver, by the scopes in which they hold.
 
     Attributes:
-        state, facts: those of the innermost open scope, which is the program if none is open.
+        state, facts: the facts of the innermost open scope, or of the program if none is open.
         local: facts of closed scopes, which do not hold outside.
         home: symbols of closed scopes.
     """
@@ -80,8 +80,9 @@ class FactStore:
         return self._refreshed(scope), scope.facts
 
     def _innermost(self, syms: Iterable[Atom]) -> FactScope | None:
-        """Return the innermost closed scope of the symbols; None if there is none, or if no scope
-        sees all of them.
+        """Return the innermost of the closed scopes that introduced the symbols.
+
+        Returns None if no closed scope did, or if two of these scopes are not nested.
         """
         found: FactScope | None = None
         for scope in (self.home[a] for a in syms if a in self.home):
@@ -92,7 +93,9 @@ class FactStore:
         return found
 
     def _refreshed(self, scope: FactScope) -> State:
-        """Return the facts of a closed scope, with what has become known outside of it."""
+        """Return the state of a closed scope, after adding new facts of the enclosing scopes
+        to it.
+        """
         facts = self.facts
         if scope.outer is not None and scope.outer.state is not None:
             self._refreshed(scope.outer)
@@ -104,7 +107,7 @@ class FactStore:
                 try:
                     assume(scope.state, fact.cond)
                     scope.facts.append(fact)
-                except Contradiction:  # no call executes the scope
+                except Contradiction:  # so no call executes the scope
                     scope.state = self.replayed(scope.facts)
             scope.seen = id(facts), len(facts)
         return scope.state

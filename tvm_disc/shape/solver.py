@@ -50,7 +50,7 @@ from .terms import (
 )
 from .terms import product as poly_product
 
-# Attributes that `mark` saves; the facts have a mark in their store.
+# Attributes that `mark` saves. It saves the facts with `FactStore.mark`.
 _OF_ATTEMPTS = ("guards", "wishes", "unchecked", "notes", "joins", "definitions", "_likely")
 
 # Maximum number of terms in the bound of a data-dependent size.
@@ -99,8 +99,8 @@ class Solver:
         """Return a new int64 symbol.
 
         Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
-        it, such as "input 'x' axis 0". It belongs to the innermost open scope, or to the one at
-        `depth`, as `depth` was there.
+        it, such as "input 'x' axis 0". It belongs to the innermost open scope, or to the open scope
+        in which `Solver.depth` was `depth`.
         """
         base = unique = legible(name)
         i = 0
@@ -122,7 +122,7 @@ class Solver:
             self._sources[atom] = source
 
     def define(self, name: str, value: Dim, source: str) -> Var:
-        """Return a new symbol for an expression; proofs only know its range."""
+        """Return a new symbol for an expression; proofs use only the range of the expression."""
         symbol = self.symbol(name, source)
         self.definitions[symbol] = value
         lo, hi = self.range_of(value)
@@ -141,7 +141,7 @@ class Solver:
     # -- facts
 
     def assume(self, cond: object, why: str) -> None:
-        """Add a condition, or constraint text, as true.
+        """Add a fact, given as a condition or as the text of a constraint.
 
         Raises:
             ShapeConflict: it contradicts known facts; the message quotes both statements.
@@ -209,7 +209,8 @@ class Solver:
     def scope(self) -> Iterator[None]:
         """Scope of a branch or a function; see `scopes.py`.
 
-        A requirement of outer symbols alone is a guard of every call, hence a fact outside, too.
+        A requirement that mentions only symbols of the outer scope is checked in every call, so it
+        is a fact of the outer scope, too.
         """
         first, joins = len(self.guards), copy(self.joins)
         close = self._store.open()
@@ -433,7 +434,8 @@ class Solver:
     def require_text(self, cond: object, text: str, sizes: Mapping[str, int] | None = None) -> None:
         """Require a condition written as ``text``; `sizes` are its static dims, for messages.
 
-        The message quotes the text if the condition is computed or always false.
+        The message quotes the text if the condition contains an opaque expression, such as a float,
+        or is always false.
         """
         c = self._convert.cond(cond)
         if c == FALSE:
@@ -495,9 +497,7 @@ class Solver:
         )
 
     def wish_eq(self, a: Dim, b: Dim, context: str) -> None:
-        """Record that `a == b` would help, if it is equivalent to the equality of two input
-        dims.
-        """
+        """Record the wish `a == b`, if it is equivalent to the equality of two input dims."""
         pair = single_difference(self.norm(self._p(a) - self._p(b)))
         if pair is None or not all(self._sources.get(x, "").startswith("input ") for x in pair):
             return

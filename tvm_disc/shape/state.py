@@ -56,11 +56,11 @@ class State:
         self.splits = [0]
         # remaining ranges that the fact being added may narrow
         self.fuel = 0
-        #: atoms whose normal form is being computed
+        # atoms whose normal form is being computed
         self.active: set[Atom] = set()
         # whether the range of an atom's argument is being computed
         self.inside_atom = False
-        # values that satisfy the facts: a claim that they contradict needs no proof search
+        # values that satisfy the facts; they refute claims without a proof search
         self.witnesses = Witnesses(self.budget)
         self._parent: dict[Atom, Atom] = {}
         self._linked: set[Atom] = set()
@@ -101,8 +101,8 @@ class State:
         return other
 
     def fork(self) -> State:
-        """Return an independent state for facts of a program that hold in a part of it, or are
-        discarded later.
+        """Return an independent state, for facts that hold in a part of the program only, or that
+        may be discarded later.
         """
         other = self.copy()
         other.depth = self.depth
@@ -150,7 +150,7 @@ class State:
             self._stamps.clear()
 
     def touch_only(self, sym: Atom) -> None:
-        """Record that `sym` was defined and nothing else changed."""
+        """Record that `sym` was defined: results about other symbols remain valid."""
         self.epoch += 1
         self._changed[sym] = self.epoch
         self._stamps.clear()

@@ -3,10 +3,10 @@
 A dim `b*s*64 + (h - 1) // 2` is a sum of integer multiples of monomials. A monomial is a product of
 atoms. An atom is a symbol, or a floor division, minimum, maximum or selection of polynomials.
 `a % k` has no atom: it is `a - k*(a // k)`, so that division and remainder are always consistent.
-Equal polynomials are equal values (`==`), as in JAX's `shape_poly`, whose split into factor, term
-and expression this follows. Monomials are ordered by their compound atoms, deepest first, then by
-degree, then by age. An equality rewrites its leading monomial, and the replacement never contains
-that monomial.
+Equal polynomials are equal values (`==`). This follows JAX's `shape_poly` and its classes for
+factors, terms and expressions. Monomials are ordered by their compound atoms, deepest first, then
+by degree, then by age. An equality rewrites its leading monomial, and the replacement never
+contains that monomial.
 
 Arithmetic is exact: dims are mathematical integers, and int64 overflow is out of scope.
 """
@@ -99,7 +99,8 @@ def _order(term: tuple[Mono, int]) -> _Order:
     return _mono_order(term[0])
 
 
-# A cache entry keeps the atoms of its solver alive; a module has some hundreds.
+# The cache is small because an entry keeps the atoms of its solver alive; a module has some
+# hundreds of atoms.
 @lru_cache(maxsize=1 << 11)
 def _mono_order(mono: Mono) -> _Order:
     ranks = [a.rank for a in mono]
@@ -303,7 +304,7 @@ class Poly:
         return Poly.of(out)
 
     def add_to(self, total: dict[Mono, int]) -> None:
-        """Add every term to a sum by monomial, which `Poly.of` takes once it is complete."""
+        """Add every term to `total`, which maps monomials to coefficients as `Poly.of` requires."""
         for mono, coeff in self.terms:
             total[mono] = total.get(mono, 0) + coeff
 

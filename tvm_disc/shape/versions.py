@@ -1,10 +1,10 @@
-"""Selection of input dim equalities for which a special version of the program is compiled.
+"""Select the equalities of input dims for which a special version of the program is compiled.
 
-Broadcasting makes a program of unknown dims general: `x[n] + y[m]` is valid if n == m, and also if
-one of them is 1. Nearly every call has n == m, which makes everything simpler: no broadcast, fewer
-symbols, more fusion. Rules record such equalities as wishes (`Solver.wish_eq`). A special version
-is the program under the premise that they all hold. The general version serves calls that violate
-the premise, so that no valid call is refused.
+Broadcasting with unknown dims requires general code: `x[n] + y[m]` is valid if n == m, and also if
+one of them is 1. Nearly every call has n == m, and for these calls the program is simpler: no
+broadcast, fewer symbols, more fusion. Rules record such equalities as wishes (`Solver.wish_eq`). A
+special version is the program under the premise that they all hold. The general version serves
+calls that violate the premise, so that no valid call is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=HasSolver)
 def special_version(
     read: Callable[[Sequence[str]], T], general: T
 ) -> tuple[T, tuple[Wish, ...]] | None:
-    """Return the program under all wishes, and these wishes as its premises; None if it has none.
+    """Return the program under all wishes, and these wishes; None if the program has no wish.
 
     Args:
         read: returns the program under premises in the constraint language.

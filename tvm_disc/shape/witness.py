@@ -1,10 +1,10 @@
 """Witnesses: values of all symbols that satisfy every fact, which quickly show "not provable".
 
 Most queries about unrelated dims have no answer, and a prover that splits cases finds this out only
-when its budget is spent. If a claim is false for one witness and true for another, neither it nor
-its negation can be proved, and this takes only the time to evaluate the claim. Likewise a bound
-``p >= 0`` cannot be proved if a witness has ``p < 0``. A witness is a counterexample, like a model
-of an SMT solver, so nothing provable is lost.
+when its budget is spent. If a claim is false for one witness and true for another, neither the
+claim nor its negation can be proved; finding this out takes only two evaluations of the claim.
+Likewise a bound ``p >= 0`` cannot be proved if a witness has ``p < 0``. A witness is a
+counterexample, like a model of an SMT solver, so nothing provable is lost.
 
 A new fact removes the witnesses for which it is false, or repairs them by local search (WalkSAT:
 Selman, Kautz and Cohen, 1994): a symbol of a false fact is set to a value that makes the fact true,
@@ -277,8 +277,9 @@ class Witnesses:
         return (w for w in self._points if w.satisfies(fact) or self._mend(w, fact))
 
     def _mend(self, witness: Witness, goal: Cond) -> bool:
-        """Change a witness until it satisfies the goal and all facts; restore it and return
-        False if not.
+        """Change a witness until it satisfies the goal and all facts.
+
+        Returns False, with the witness restored, if the search fails.
         """
         if self._nudge(witness, goal):
             return True
@@ -286,7 +287,7 @@ class Witnesses:
         wanted = [goal]
         for _ in range(MOVES):
             if self._budget.left < self._budget.limit // 4:
-                break  # the rest of the budget is for proofs
+                break  # leave the rest of the budget to proofs
             while wanted and witness.satisfies(wanted[-1]):
                 wanted.pop()
             if not wanted:
@@ -297,7 +298,7 @@ class Witnesses:
             before.append((move[0], witness.of(move[0])))
             witness.set(*move)
             facts = self._facts_of.get(move[0], ())
-            # A fact over a join of many dims evaluates a selection for each of them.
+            # The evaluation of a fact about a long broadcast takes time linear in its symbols.
             self._budget.left -= 4 + sum(2 + len(f.syms) for f in facts)
             wanted += [f for f in facts if not witness.satisfies(f)]
         for symbol, value in reversed(before):
@@ -307,9 +308,9 @@ class Witnesses:
     def _nudge(self, witness: Witness, goal: Cond) -> bool:
         """Change one symbol that few facts mention, so that the goal and those facts hold.
 
-        A new dim of a long join has no facts yet: one change suffices, while a random walk over
-        the other dims breaks the facts about them. Return False, with the witness as it was, if
-        no value does.
+        For a new dim of a long broadcast, which has no facts yet, one change suffices; a random
+        walk over the other dims would violate the facts about them. Returns False, with the witness
+        unchanged, if no tried value suffices.
         """
         facts_of = self._facts_of
         symbols = sorted(_leaves(goal.syms), key=lambda s: (len(facts_of.get(s, ())), s))
