@@ -27,7 +27,7 @@ READS: Mapping[str, tuple[str, ...]] = {
     "torch": (".pt2",),
     "torch.compile": (".pt2",),
 }
-"""The files that a peer reads; others read what we read."""
+"""Suffixes of the model files that a peer reads; other peers read all formats of tvm_disc."""
 
 
 def add_dims(parser: argparse.ArgumentParser, text: str) -> None:
@@ -38,7 +38,7 @@ def add_dims(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def measurement_arguments(parser: argparse.ArgumentParser, peers: Sequence[str]) -> None:
-    """Add the arguments for what is measured, and how; ``peers`` are the default engines."""
+    """Add the arguments of a measurement; ``peers`` are the default engines."""
     add_dims(parser, "values of a dim, or a range to sample; repeat for more")
     parser.add_argument(
         "--points", type=int, default=6, metavar="N", help="number of values taken from a range"
@@ -107,7 +107,7 @@ def add(
 def bench_model(
     args: argparse.Namespace, told: Mapping[str, Sequence[int]], compile_model: Compile
 ) -> None:
-    """Compile, measure and report; the exit code is 1 if one of our results is wrong.
+    """Compile, measure and report; the exit code is 1 if a result of tvm_disc is wrong.
 
     Raises:
         BadInput: an option is not valid; raised before anything is compiled.
@@ -158,7 +158,7 @@ def opened(
     threads: int,
     args: argparse.Namespace,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the engines that started; the others record the reason why they did not."""
+    """Yield the engines that started; ``reason`` of the others records why they did not start."""
     from tvm_disc.bench.compare import OURS
     from tvm_disc.bench.served import EngineRefused, Served
 
@@ -185,7 +185,7 @@ def opened(
 
 
 def _unread(peer: str, args: argparse.Namespace) -> str:
-    """Return why a peer cannot take the model; "" if it can."""
+    """Return why a peer cannot read the model; "" if it can."""
     suffix = args.model.suffix
     if suffix not in READS.get(peer, (suffix,)):
         return f"reads {' and '.join(READS[peer])}, not {suffix}"
@@ -222,7 +222,7 @@ def value_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Check the model's suffix and the numbers, before anything is compiled.
+    """Check the suffix of the model and the numeric options, before anything is compiled.
 
     Raises:
         BadInput: an argument is not valid.
@@ -275,7 +275,7 @@ def progress(count: int) -> Callable[[object], None]:
 
 
 def machine() -> dict[str, str]:
-    """Return the facts about this machine that a report names."""
+    """Return the properties of this machine that a report lists."""
     from tvm_disc.codegen.target import host_cpu
 
     return {"cpu": host_cpu()}

@@ -1,4 +1,4 @@
-"""Measurement: engines alternate at every point, and their results are compared."""
+"""Measure the engines alternately at every point, and compare their results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NAMES: Mapping[str, str] = {
     "torch.compile": "torch.compile",
     "relax_vm": "Relax VM",
 }
-"""The engines, in the order in which they are compared, and what tables call them."""
+"""Display names of the engines, in the order in which they are measured."""
 
 
 @dataclass
 class Engine:
-    """State of an engine: it started, or ``reason`` says why not."""
+    """An engine, and ``reason``: why it did not start, or "" if it did."""
 
     name: str
     version: str = ""
@@ -60,7 +60,9 @@ class ComparisonRow:
         return statistics.median(turns) if turns else None
 
     def gain(self, engine: str) -> float | None:
-        """Return the engine's median time divided by ours; None if either did not run."""
+        """Return the engine's median time divided by that of tvm_disc; None if either did not
+        run.
+        """
         ours, theirs = self.median(OURS), self.median(engine)
         return theirs / ours if ours and theirs else None
 
@@ -72,7 +74,7 @@ class ComparisonRow:
 
 @dataclass
 class ComparisonEffort:
-    """Turns of every engine at a point, and seconds per turn."""
+    """Number of turns of each engine at each point, and seconds per turn."""
 
     rounds: int = 5
     turn_s: float = 0.2
@@ -86,7 +88,7 @@ def measure(
 ) -> list[ComparisonRow]:
     """Measure every case; ``tell`` is called with each completed row.
 
-    The reference for results is the first other engine that has any.
+    The reference for results is the first engine, other than tvm_disc, that returned results.
     """
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +110,7 @@ def measure(
 def _results(
     row: ComparisonRow, served: Mapping[str, Served], arrays: Mapping[str, np.ndarray], folder: Path
 ) -> None:
-    """Call each engine once, and compare its results with the reference's."""
+    """Call each engine once, and compare its results with those of the reference."""
     inputs = folder / "inputs.npz"
     numbered: dict[str, Any] = {str(k): a for k, a in enumerate(arrays.values())}
     np.savez(inputs, **numbered)
@@ -135,7 +137,8 @@ def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> flo
     """Return the largest difference between results, relative to the largest element of the same
     result.
 
-    Infinite if the number or shapes of results differ, or non-finite elements.
+    The difference is infinite if the number or the shapes of the results differ, or if the
+    positions or values of non-finite elements do.
     """
     if [x.shape for x in found] != [x.shape for x in wanted]:
         return float("inf")

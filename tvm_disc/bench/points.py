@@ -1,4 +1,4 @@
-"""Dims to measure at, and their inputs."""
+"""Select the dims at which engines are measured, and generate the inputs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ class Sweep:
     solver: Solver
 
     def points(self, told: Told, count: int) -> list[Point]:
-        """Return all combinations of the given values; of a range ``count`` values including its
-        ends.
+        """Return all combinations of the given values; a range is sampled at ``count`` values.
 
         A dim without values gets the value of a dim that it must equal, otherwise its minimum. If
-        no dim has values, all grow together.
+        no dim has values, the points increase all dims together.
 
         Raises:
             BadInput: a name is not a dim, or a value is negative.
@@ -67,10 +66,10 @@ class Sweep:
                     yield one, other
 
     def symbol(self, name: str) -> str:
-        """Return the dim of a name, or of an input and axis such as ``x.0``.
+        """Return the name of the dim that ``name`` denotes: a dim, or an input and axis (``x.0``).
 
         Raises:
-            BadInput: there is none.
+            BadInput: there is no such dim.
         """
         if name in self.symbols:
             return name
@@ -97,8 +96,9 @@ class Sweep:
         return list(found.values())
 
     def _completed(self, told: dict[str, int]) -> Point:
-        """Return all dims: the given ones, those that guards equate with them, and minimums for
-        the rest.
+        """Return the values of all dims, of which some are given.
+
+        Other dims get the value of a given dim that a guard equates with them, or their minimum.
         """
         point = dict(told)
         for one, other in self.pairs():
@@ -153,7 +153,7 @@ def cases_of(
 
 
 def _is_plain(dtype: str) -> bool:
-    """Return whether the type is built into NumPy: neither bfloat16 nor a data type."""
+    """Return whether NumPy has the type: it is not bfloat16, and no data type of a program."""
     try:
         return np.dtype(dtype).isbuiltin == 1
     except TypeError:
@@ -161,10 +161,10 @@ def _is_plain(dtype: str) -> bool:
 
 
 def sampled_values(name: str, given: Sequence[int], count: int) -> list[int]:
-    """Return the given values of a dim; of a range ``count`` on a logarithmic scale.
+    """Return the given values of a dim; a range is sampled at ``count`` values, logarithmically.
 
     Raises:
-        BadInput: there is none, or one is negative.
+        BadInput: no value is given, or one is negative.
     """
     if not given or min(given) < 0:
         raise BadInput(f"--dims: {name}: expected values of at least 0, found {list(given)}")

@@ -22,7 +22,7 @@ class ComparisonReport:
 
     Attributes:
         about: the machine and the settings, by name.
-        engines: the requested engines, ours first.
+        engines: the requested engines, tvm_disc first.
         tolerance: the accepted difference from the reference.
     """
 
@@ -34,12 +34,14 @@ class ComparisonReport:
 
     @property
     def compared(self) -> list[str]:
-        """The engines that started, ours first."""
+        """The engines that started, tvm_disc first."""
         return [e.name for e in self.engines if not e.reason]
 
     @property
     def wrong(self) -> list[ComparisonRow]:
-        """Rows in which our results differ from the reference by more than the tolerance."""
+        """Rows in which results of tvm_disc differ from the reference by more than the
+        tolerance.
+        """
         return [r for r in self.rows if not r.differences.get(OURS, 0.0) <= self.tolerance]
 
     def text(self) -> str:
@@ -57,7 +59,7 @@ class ComparisonReport:
         return "\n".join([*lines, *(f"- {note}" for note in self.notes()), ""])
 
     def to_json(self) -> str:
-        """Return everything as JSON, including each turn."""
+        """Return the report as JSON, including the time of each turn."""
         rows = [
             {
                 **asdict(row),

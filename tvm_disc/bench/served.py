@@ -64,7 +64,7 @@ class Served:
         """Set the inputs, call once, and write the results.
 
         Raises:
-            Refused: the call failed; the engine may accept other inputs.
+            EngineRefused: the call failed; the engine may accept other inputs.
         """
         self._ask(names=list(names), inputs=str(inputs), results=str(results))
 
@@ -105,7 +105,7 @@ class Served:
         return answer
 
     def _line(self) -> bytes:
-        """Return the next line of the process; raises Refused after ``limit_s``."""
+        """Return the next line of the process; raises EngineRefused after ``limit_s`` seconds."""
         assert self.process.stdout is not None
         pipe, end = self.process.stdout.fileno(), time.monotonic() + self.limit_s
         while b"\n" not in self._rest:
@@ -121,7 +121,7 @@ class Served:
         return line
 
     def _end(self) -> str:
-        """Return how the process ended, and its last message."""
+        """Return how the process ended, and the last line that it wrote to standard error."""
         try:
             code = self.process.wait(10)
         except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 """Process of one engine: ``python server.py ENGINE MODEL THREADS``.
 
-It is started as a file by any Python that has the engine; it imports tvm_disc only if the engine
-does. It answers requests, a line of JSON each, until its input ends:
+Any Python that has the engine can run this file; tvm_disc is imported only if the engine needs it.
+The process answers requests, one line of JSON each, until its input ends:
 
     {"names": [...], "inputs": FILE.npz, "results": FILE.npz}    calls once, and writes the results
     {"seconds": S}                                               times calls for about S seconds
@@ -46,7 +46,7 @@ def ordered(wanted: Sequence[str], given: Mapping[str, object]) -> list[Any]:
 
 
 def tvm_disc_engine(path: str, threads: int) -> Opened:
-    """Open our engine: a saved program, or a model to compile."""
+    """Open a saved program of tvm_disc, or compile a model."""
     import tvm_disc
 
     if path.endswith(".so"):
@@ -125,7 +125,9 @@ def _torch(path: str, threads: int, made: Callable[[Any, Any], Any]) -> Opened:
 
 
 def torch_call(torch: Any, module: Any) -> Bind:
-    """Return calls of a module with tensors that share the arrays' memory, in their order."""
+    """Return a function that binds arrays to a call of the module; the tensors share their
+    memory.
+    """
 
     def bind(given: Mapping[str, Any]) -> Call:
         tensors = [torch.from_numpy(a) for a in given.values()]
@@ -142,7 +144,7 @@ def torch_call(torch: Any, module: Any) -> Bind:
 
 
 def relax_vm(path: str, threads: int) -> Opened:
-    """Open TVM's virtual machine, with its default pipeline, on the module of our front end."""
+    """Open TVM's virtual machine, with its default pipeline, on the module imported by tvm_disc."""
     import tvm
     from tvm import relax
 
@@ -270,8 +272,10 @@ def _plain(array: object) -> Any:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Write answers to the original standard output; redirect the engine's output to standard
-    error.
+    """Serve one engine.
+
+    Answers are written to the original standard output. The engine's own output is redirected to
+    standard error, so that it cannot corrupt the answers.
     """
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""The first screen of a report: is the program slower than others, what limits it, what to do."""
+"""First screen of a report: is the program slower than other engines, what limits it, advice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tvm_disc.runtime.profile import LIMITS, Line, Profile
 from tvm_disc.runtime.summary import number_of
 
 EQUAL = 0.97  # ratio of times above which a peer counts as equally fast
-LARGE = 0.15  # share of a call that is worth a sentence
-NEAR, FAR = 0.7, 0.6  # fractions of a limit: near it, and far from it
-NO_GAIN = 1.02  # times the least time of a call, which nothing shortens much
-LISTED = 3  # kernels in a sentence
+LARGE = 0.15  # least share of a call's time that is reported
+NEAR, FAR = 0.7, 0.6  # of a roofline limit: at least NEAR is near, below FAR is far
+NO_GAIN = 1.02  # a call below this multiple of its least time needs no advice
+LISTED = 3  # maximum number of kernels that a sentence lists
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Something to do, and why; ``document`` describes it."""
+    """A recommended action, and the reason for it; ``document`` describes the action."""
 
     why: str
     do: str
@@ -35,7 +35,7 @@ def at_text(point: Point) -> str:
 
 
 def verdict(found: Measured) -> str:
-    """Return one sentence: is the program slower than other engines."""
+    """Return one sentence that says whether the program is slower than other engines."""
     peers = [e.name for e in found.engines if e.name != OURS and not e.reason]
     rows = [r for r in found.rows.values() if r.best_gain(peers)]
     if not rows:
@@ -132,7 +132,7 @@ def least_us(profile: Profile) -> float:
 
 
 def by_loss(profile: Profile) -> list[Line]:
-    """Return the kernels by the time that they take beyond their limits, the largest first."""
+    """Return the kernels, sorted by their time in excess of the roofline limit, largest first."""
     return sorted(profile.lines(), key=lambda line: -_loss(line))
 
 
@@ -155,7 +155,9 @@ def _cliff_text(found: Measured) -> Iterator[str]:
 
 
 def advice(found: Measured) -> Iterator[Advice]:
-    """Yield what to do, the most effective first as far as a profile shows it."""
+    """Yield recommended actions; those with the largest gain according to the profile come
+    first.
+    """
     profile = found.at_base
     if profile is None:
         return

@@ -10,7 +10,7 @@ from html import escape
 WIDTH, HEIGHT = 460, 220  # size of the plot without axes, in pixels
 LEFT, RIGHT, ABOVE, BELOW = 82, 12, 10, 40
 MOST_TICKS = 6
-APART = 34  # least distance of the numbers below the x axis
+APART = 34  # least distance in pixels between the numbers below the x axis
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ChartAxis:
 
 
 def chart(title: str, x_name: str, axis: ChartAxis, lines: Sequence[Series]) -> str:
-    """Return a figure with a legend; a note instead if there is no point."""
+    """Return a figure with a legend, or a note if there are no points."""
     points = [p for line in lines for p in line.points]
     if not points:
         return f"<figure><figcaption>{escape(title)}</figcaption><p>Not measured.</p></figure>"
@@ -124,7 +124,7 @@ def _tick(y: float, text: str) -> str:
 
 
 def _sizes(sizes: Sequence[int], x_of: Callable[[int], float]) -> str:
-    """Return the numbers below the x axis; of numbers that would overlap, the first."""
+    """Return the labels of the x axis; a label that would overlap the previous one is left out."""
     found, last = [], -math.inf
     for size in sizes:
         x = x_of(size)

@@ -9,10 +9,10 @@ from tvm_disc.abi.manifest import Manifest
 from tvm_disc.runtime.decisions import chosen
 from tvm_disc.runtime.profile import Profile
 
-MOST_SCANNED = 512  # sizes of a dim whose variants are compared
-MOST_TRIED = 8  # pairs of sizes that are measured for each dim
-JUMP = 1.1  # ratio of times of two adjacent sizes, beyond the growth of the size
-NOISE_US = 2.0  # shorter differences are not cliffs
+MOST_SCANNED = 512  # maximum number of sizes of a dim whose variants are compared
+MOST_TRIED = 8  # maximum number of pairs of sizes that are measured for each dim
+JUMP = 1.1  # least `Cliff.jump` of a cliff
+NOISE_US = 2.0  # a smaller difference in time is not a cliff
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Cliff:
 
     @property
     def jump(self) -> float:
-        """The ratio of the times, above 1, less what the larger size explains."""
+        """The ratio of the two times, above 1.
+
+        If the larger size is slower, the ratio is divided by the ratio of the sizes.
+        """
         growth = max(1.0, (self.size + 1) / max(self.size, 1))
         return max(self.next_us / self.us / growth, self.us / self.next_us)
 
@@ -51,12 +54,12 @@ def cliffs_over(
 ) -> list[Cliff]:
     """Return the cliffs of one dim; each was measured twice.
 
-    Pairs are tried where variants of kernels change, and behind powers of two. Profiles that other
-    processes disturbed do not count.
+    Measured are pairs of sizes between which variants of kernels change, and each power of two with
+    its successor. Profiles that other processes disturbed are ignored.
 
     Args:
         span: the least and the largest size.
-        complete: returns all dims for a size of this one.
+        complete: returns all dims for a size of this dim.
         time: returns a profile, or None if the program refuses the sizes.
     """
 
@@ -81,9 +84,10 @@ def cliffs_over(
 def _pairs(
     manifest: Manifest, span: tuple[int, int], complete: Callable[[int], Mapping[str, int]]
 ) -> list[tuple[int, list[str]]]:
-    """Return the sizes to try, each with the kernels whose variants change after it.
+    """Return the sizes to measure, each with the kernels whose variants change after it.
 
-    Sizes at which most kernels change come first in the choice; the result is in order.
+    If there are too many, sizes at which most kernels change are kept. The result is sorted by
+    size.
     """
     low, high = span
     changes = _changes(manifest, low, high, complete)
@@ -99,7 +103,7 @@ def _pairs(
 def _changes(
     manifest: Manifest, low: int, high: int, complete: Callable[[int], Mapping[str, int]]
 ) -> dict[int, list[str]]:
-    """Return the sizes after which variants change, with the kernels."""
+    """Return a map from each size after which variants change to the names of the kernels."""
     trees = {k["name"]: k["choice"] for k in manifest["kernels"] if k.get("choice")}
 
     def variants(size: int) -> dict[str, str | None]:
@@ -126,7 +130,7 @@ def _between(
     low: int,
     high: int,
 ) -> int:
-    """Return the largest size before a change, by bisection."""
+    """Return the largest size that still has the variants `before`, by bisection."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if variants(middle) == before else (low, middle)

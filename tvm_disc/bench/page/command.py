@@ -56,7 +56,7 @@ def report_model(
     at: Mapping[str, Sequence[int]],
     compile_model: bench.Compile,
 ) -> None:
-    """Compile, measure, and write the page; the exit code is 1 if one of our results is wrong.
+    """Compile, measure, and write the page; the exit code is 1 if a result of tvm_disc is wrong.
 
     Raises:
         BadInput: an option is not valid, or the file cannot be written.
@@ -136,7 +136,7 @@ def _profiled(
     ranges: Mapping[str, tuple[int, int]],
     point: Mapping[str, int],
 ) -> Profile | None:
-    """Return a profile at a point; None if the program refuses it, with the reason noted."""
+    """Return a profile at a point; if the program refuses the point, record why and return None."""
     from tvm_disc.bench.page.curves import key_of
     from tvm_disc.bench.points import cases_of
     from tvm_disc.errors import DiscError
@@ -156,7 +156,7 @@ def _profile(
     profiled: Callable[[Mapping[str, int]], Profile | None],
     points: Sequence[Point],
 ) -> None:
-    """Add a profile of every point, and the cliffs."""
+    """Add a profile of every point, and the cliffs, to `found`."""
     from tvm_disc.bench.page.cliffs import cliffs_over
     from tvm_disc.bench.page.curves import key_of
 

@@ -1,4 +1,4 @@
-"""Sizes of a report: a curve over each independent dim, and what is measured on it."""
+"""Sizes of a report: a curve over each independent dim, and the measurements of its points."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Measured:
     Attributes:
         base: the sizes at which kernels are listed.
         rows: times of all engines, by the values of a point.
-        profiles: profiles of our program, by the values of a point.
-        refused: why a point has no profile.
+        profiles: profiles of the program, by the values of a point.
+        refused: reasons why points have no profile.
         cliffs: sizes at which the time of a call jumps.
     """
 
@@ -75,11 +75,11 @@ def key_of(point: Point) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class FreeDims:
-    """The independent dims, and how others follow from them.
+    """The independent dims, and the dims that follow from them.
 
     Attributes:
         bounds: the least and the largest size of each; None if there is no largest.
-        follows: dims that a guard compares for equality with an earlier one.
+        follows: dim -> the earlier dim to which a guard compares it for equality.
     """
 
     manifest: Manifest
@@ -87,7 +87,7 @@ class FreeDims:
     follows: Mapping[str, str]
 
     def complete(self, sizes: Mapping[str, int]) -> Point:
-        """Return the sizes of all dims."""
+        """Return the sizes of all dims, given those of the independent dims."""
         same = {name: sizes[other] for name, other in self.follows.items() if other in sizes}
         return usual_dims(self.manifest, {**same, **sizes})
 
@@ -116,8 +116,8 @@ def curves_of(
 ) -> tuple[Point, list[Curve]]:
     """Return the base sizes, and a curve over every dim.
 
-    Without values, a dim has ``count`` of them up to ``DEFAULT_LARGEST``; the base size is the
-    lower of those in the middle.
+    A dim without given values gets ``count`` values up to ``DEFAULT_LARGEST``. The base size is the
+    middle value, or the lower of the two middle ones.
 
     Args:
         given: values by names of dims, or by input and axis.
@@ -149,7 +149,7 @@ def curves_of(
 
 
 def _own(name: str, sweep: Sweep, bounds: Mapping[str, object]) -> str:
-    """Return the dim of a name; raises BadInput if it follows from others."""
+    """Return the dim that a name denotes; raises BadInput if the dim follows from others."""
     dim = sweep.symbol(name)
     if dim not in bounds:
         raise BadInput(

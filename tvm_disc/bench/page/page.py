@@ -97,7 +97,7 @@ def _times(found: Measured, curve: Curve) -> list[Series]:
 
 
 def _parts(found: Measured, curve: Curve) -> list[Series]:
-    """Return the share of time by limit, and how near a call is to its least time."""
+    """Return curves in percent of a call: its least time, the time by limit, and host time."""
     parts: dict[str, list[tuple[int, float]]] = {
         name: [] for name in ("limit reached", *LIMITS, "around kernels")
     }
@@ -135,7 +135,7 @@ def _known(name: str, style_number: int, points: Iterable[tuple[int, int | None]
 
 
 def _bytes(rows: Iterable[tuple[Sequence[str], str]], point: Point) -> int | None:
-    """Return the bytes of tensors; None if a size depends on run-time values."""
+    """Return the number of bytes of tensors; None if a size depends on run-time values."""
     total = 0
     for dims, dtype in rows:
         sizes = [number_of(dim, point) for dim in dims]
