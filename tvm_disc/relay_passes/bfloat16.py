@@ -1,4 +1,4 @@
-"""Lowering of bfloat16 to a storage format: operators compute in float32 and round their results.
+"""Use bfloat16 for storage only: operators compute in float32 and round their results.
 
 An operator on bfloat16 tensors becomes one on float32 between casts (``relax.astype``), which
 fusion merges into the surrounding kernels. A fused kernel therefore rounds exactly where the graph
@@ -43,7 +43,7 @@ def _is_narrow(x: Expr) -> bool:
 
 
 def _narrow_fields(ty: TVMType) -> list[bool]:
-    """Return whether a value, or each field of a tuple, is a bfloat16 tensor."""
+    """Return for a value, or for each field of a tuple, whether it is a bfloat16 tensor."""
     fields = ty.fields if isinstance(ty, tvm.ir.TupleType) else [ty]
     return [isinstance(t, relax.TensorType) and str(t.dtype) == BFLOAT16 for t in fields]
 
@@ -65,7 +65,7 @@ def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
 
 
 def _wide_attrs(attrs: object, product: bool) -> object:
-    """Return attributes with float32 in place of bfloat16, also as a matmul's ``out_dtype``."""
+    """Return attributes with float32 in place of bfloat16; a product's ``out_dtype`` is float32."""
     if attrs is None:
         return None
     _, fields = fields_of(attrs)

@@ -1,4 +1,4 @@
-"""Rewrites of explicit broadcasts, which some sources emit before every operator.
+"""Rewrite explicit broadcasts, which some front ends emit before every operator.
 
 Element-wise operators broadcast their operands, so that a ``broadcast_to`` before one is redundant
 if the other operands give the result its shape. DISC has the same pass on dynamic HLO (Zhu et al.,
@@ -27,12 +27,13 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.typing import Expr
 
 BROADCAST = "relax.broadcast_to"
-COSTLY = 4  # cost of a division; of an addition it is 1
+COSTLY = 4  # cost of a division, in units of an addition
 
 
 def _joined(shapes: Sequence[Sequence[Expr]]) -> list[Expr] | None:
-    """Return the shape to which shapes are broadcast; None if a dim is not known to be 1 or equal
-    to the others.
+    """Return the shape to which shapes are broadcast.
+
+    Returns None if two dims of one axis are neither 1 nor structurally equal.
     """
     rank = max((len(s) for s in shapes), default=0)
     found: list[Expr] = []
@@ -73,7 +74,8 @@ def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
 def operator_before_broadcast(out: Sequence_, node: Node) -> Node | None:
     """op(broadcast_to(x), broadcast_to(y), c) -> broadcast_to(op(x, y, c)), which computes less.
 
-    needs: an operator that costs more than an addition. A cheap one is computed where it is read.
+    needs: an operator that costs more than an addition. A cheaper operator is recomputed in its
+    readers, so the rewrite would gain nothing.
     """
     if node.cls is not OpClass.ELEMWISE or node.row is None or node.row.cost < COSTLY:
         return None
@@ -201,9 +203,9 @@ def permutation_of_view(out: Sequence_, node: Node) -> Node | None:
 
 
 def operator_of_views(out: Sequence_, node: Node) -> Node | None:
-    """op(reshape(x), reshape(y), c) -> reshape(op(x, y, c)), without axes on which all have 1.
+    """op(reshape(x), reshape(y), c) -> reshape(op(x, y, c)): drop the axes of size 1 of the result.
 
-    needs: a source already lacks these axes.
+    needs: the shape of x or y already is the shape of its reshape without these axes.
     """
     if node.cls is not OpClass.ELEMWISE or node.op == "const":
         return None

@@ -1,7 +1,8 @@
-"""Decomposition of composite operators into core operators, which fusion can handle.
+"""Decompose composite operators into core operators, which fusion can handle.
 
-A table maps operator names to rules, functions from (terms, call) to the result. Shapes remain
-symbolic. Intermediates keep reduced dims as 1 (keepdims), so that no reshape is needed.
+A table maps operator names to rules: functions that take a `TermEmitter` and the call, and return
+the result. Shapes remain symbolic. Intermediates keep reduced dims as 1 (keepdims), so that no
+reshape is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def _softmax(t: TermEmitter, call: Call) -> Term:
     total = t.reduce("sum", e, axis)
     if x.dtype not in ("float32", "float64"):
         return e / total
-    # One division per row instead of one per element; the sum is in [1, length], so this is safe.
+    # One division per row instead of one per element. The sum is in [1, length], so its reciprocal
+    # neither overflows nor loses accuracy.
     return e * (1.0 / total)
 
 
@@ -50,7 +52,7 @@ def _normalize(t: TermEmitter, x: Term, axes: list[int], epsilon: float) -> Term
 
 
 def _affine(t: TermEmitter, y: Term, call: Call, axes: list[int]) -> Term:
-    """Return ``y * gamma + beta``, or the part of it that the attributes select."""
+    """Return ``y * gamma + beta``; the attributes may disable the factor or the summand."""
     gamma, beta = (_align(t, p, axes, call.args[0]) for p in call.args[1:])
     if bool(call.attrs.scale):
         y = y * gamma
@@ -66,8 +68,8 @@ def _layer_norm(t: TermEmitter, call: Call) -> Term:
 def _align(t: TermEmitter, param: Term | Expr, axes: list[int], x: Expr) -> Term:
     """Return a parameter over ``axes`` of ``x``, reshaped so that it broadcasts against ``x``.
 
-    Its dims become those of ``x``, which the operator requires to be equal. With separate symbols
-    TVM could not infer the shape of the matmul.
+    The result has the dims of ``x``, to which the operator requires the parameter's dims to be
+    equal. If they were other symbols, TVM could not infer the shape of operators that use both.
     """
     term = param if isinstance(param, Term) else t.of(param)
     dims = list(x.ty.shape.values)
@@ -303,8 +305,8 @@ class _Decomposer(relax.PyExprMutator):
     def _as_typed(self, result: Term | Expr, ty: TVMType) -> Expr:
         """Return ``result`` with the shape of the composite operator.
 
-        TVM infers shapes in terms of the operands' dims. Where these are equal only by proof, its
-        inference would fail at the next operator.
+        TVM infers shapes in terms of the operands' dims. If two dims are different expressions that
+        only the solver proves equal, inference would fail at the next operator.
         """
         expr = result.expr if isinstance(result, Term) else result
         result = self.builder_.normalize(expr)

@@ -2,7 +2,8 @@
 
 A kernel is compiled separately from its program, over its own symbols. The program's facts about
 the group's dims are passed on as constraints on ``d0``, ``d1``, ... in the order of the group's
-symbols. They remove vector tails, allow 32-bit indices, and select variants for likely values.
+symbols. These constraints remove vector tails, allow 32-bit indices, and select variants for likely
+values.
 Equations such as ``b * (h // 16) // 2 == b * (h // 32)``, which allowed a fusion, also let the
 template treat the two dims as equal.
 """
@@ -21,14 +22,14 @@ from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr
 
 DIVISORS = (64, 32, 16, 8, 4, 2)
-"""Numbers of lanes to test, in this order, for a dim that is even."""
+"""Candidate divisors of an even dim, largest first: common numbers of vector lanes."""
 
 
 class GroupFacts:
     """Facts of a program about the dims of its groups.
 
     Args:
-        solver: the facts of the program; later symbols are not considered.
+        solver: the facts of the program; symbols that are declared later are ignored.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -38,9 +39,9 @@ class GroupFacts:
     def about(self, dims: Sequence[Expr]) -> list[str]:
         """Return constraints on ``d0``, ``d1``, ... that hold wherever a kernel over ``dims`` runs.
 
-        A fact about a dim that is read from data may depend on a check that runs after the kernel.
-        If ``dims`` have such a dim, the result is empty. If only the program has one, the result
-        has equations alone.
+        A fact about a data-dependent dim may follow from a guard that runs after the kernel. The
+        result is empty if ``dims`` contain such a symbol. If only other dims of the program depend
+        on data, the result contains equations but no single facts.
         """
         if not self._read:
             return [*_equations(self._solver, dims), *_single_facts(self._solver, dims)]
@@ -48,7 +49,7 @@ class GroupFacts:
 
 
 def _read_from_data(solver: Solver) -> set[Expr]:
-    """Return the symbols that data determine, and those whose definitions read such symbols."""
+    """Return the data-dependent symbols, and the symbols whose definitions contain one."""
     read = {
         symbol
         for symbol, source in solver.symbols()
@@ -61,7 +62,7 @@ def _read_from_data(solver: Solver) -> set[Expr]:
 
 
 def _single_facts(solver: Solver, dims: Sequence[Expr]) -> list[str]:
-    """Return divisors, upper bounds and likely values."""
+    """Return divisors, upper bounds and likely values as constraints on ``d0``, ``d1``, ..."""
     found = []
     for k, dim in enumerate(dims):
         name = f"d{k}"

@@ -5,8 +5,8 @@
 
 needs: the same left operand (one node after common subexpression elimination), literal right
 operands, and a literal vector added to every result or to none. This is DISC's GEMM merging
-(BladeDISC, SIGMOD'24) for weights that are known at compile time. The slices become index maps of
-their readers.
+(BladeDISC, SIGMOD'24) for weights that are known at compile time. The slices become index maps in
+the kernels that read them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tvm_disc.typing import PassContext, TVMFunction
 
 
 def MergeProducts(solver: Solver | None = None) -> object:
-    """Return a module pass; equal left operands must be one value, which ``Simplify`` ensures."""
+    """Return a module pass; run ``Simplify`` first, so that equal left operands are one value."""
 
     def merge(mod: object, ctx: PassContext) -> object:
         known = solver_of(mod, solver)

@@ -42,11 +42,11 @@ from tvm_disc.typing import (
     Var,
 )
 
-LONG_SIZE = 8  # operations of a size that a kernel takes as one number
+LONG_SIZE = 8  # least operations of a size expression that is passed as one argument
 
 
 def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
-    """Return a module pass that outlines fused groups; its ``refused`` has the last run's reasons.
+    """Return a module pass that outlines fused groups; ``refused`` lists the last run's refusals.
 
     Args:
         solver: facts about the module's symbols; by default the module's own, which the pass
@@ -223,8 +223,9 @@ class _Outliner:
         return bindings
 
     def _representatives(self, symbols: Sequence[object]) -> dict[Any, Any]:
-        """Return for each symbol the first symbol that equals it; a group has one name per
-        equal dim.
+        """Return for each symbol the first symbol that is proved equal to it.
+
+        A group uses one symbol for all equal dims.
         """
         chosen: list[Any] = []
         same: dict[Any, Any] = {}
@@ -258,8 +259,10 @@ def _label(group: GroupPlan) -> str:
 
 
 def _interface(group: GroupPlan, solver: Solver) -> tuple[list[Node], list[Expr], list[Expr]]:
-    """Return (external tensors that the group reads, symbols it uses, long sizes that it takes as
-    one number), in order of first use.
+    """Return the parameters of a group: tensors, symbols, and long sizes, each in order of first
+    use.
+
+    Each long size is one integer parameter.
     """
     params: dict[Node, None] = {}
     exprs: list[Any] = []
@@ -271,7 +274,7 @@ def _interface(group: GroupPlan, solver: Solver) -> tuple[list[Node], list[Expr]
         exprs.extend(node.shape)
         for p in node.prims:
             prims.extend(p if isinstance(p, tuple) else (p,))
-    for p in params:  # its shape may have a symbol that occurs nowhere else
+    for p in params:  # a shape may have a symbol that occurs nowhere else
         exprs.extend(p.shape)
     views = any(n.cls is OpClass.VIEW for n in group.nodes())
     sizes = _long_sizes(exprs, prims, solver, views)
@@ -293,10 +296,10 @@ def _long_sizes(
 ) -> ByStructure[Expr]:
     """Return the long sizes whose symbols occur in no other size of a group.
 
-    The kernel does not depend on how such a size is computed: as one number, its code is short, and
-    groups that differ only in this share it. A size that is equal to another one keeps its form,
-    and so does one that an equation relates to others in a group with ``views``, whose index
-    arithmetic may need it.
+    Passing the value of such a size to the kernel makes its code short, and groups that differ only
+    in the expression of the size share one kernel. A size keeps its expression if it is equal to
+    another size. In a group with ``views``, it also keeps its expression if an equation relates its
+    symbols to others, because the index arithmetic of the views may need the equation.
     """
     found = ByStructure[Expr]()
     sizes = [e for e in _distinct(d for d in dims if not _is_short(d)) if _is_long(e)]
@@ -336,15 +339,15 @@ def _is_long(expr: Expr) -> bool:
 
 
 class _Renaming:
-    """The sizes of a group over fresh variables.
+    """Map from the sizes of a group to expressions over fresh variables.
 
     Args:
         symbols: the symbols of the group.
-        same: for each symbol of the program that occurs, one of ``symbols``.
+        same: for each symbol that occurs in the group, the equal one of ``symbols``.
         sizes: sizes that become one variable each.
 
     Attributes:
-        made: the new variables, of ``symbols`` and then of ``sizes``.
+        made: the new variables: one per symbol, then one per size.
     """
 
     def __init__(
@@ -412,7 +415,7 @@ def _rename_call(node: Node, rename: _Renaming, made_vars: Mapping[Node, object]
 
 
 def _rename_arg(arg: Expr, rename: _Renaming, operands: Iterator[Any]) -> Expr:
-    """Return an argument of a call, its tensors replaced by the next operands."""
+    """Return an argument of a call, with its tensors replaced by the next items of `operands`."""
     if isinstance(arg, relax.ShapeExpr):
         return relax.ShapeExpr([rename(d) for d in arg.values])
     if isinstance(arg, tvm.ir.Tuple):
@@ -502,10 +505,9 @@ def _link_numbers(
 def _number_readers(
     bindings: Sequence[Binding], node_of: Mapping[Var, Node], outer: Iterable[Node]
 ) -> dict[Var, Node]:
-    """Return the bindings that bind symbols to values in the data or to dims known only at run
-    time.
+    """Return for each symbol that a ``match_cast`` introduces the node of that binding.
 
-    A node that uses such a symbol must come after the binding, even if it does not read its result.
+    A node that uses the symbol must come after the binding, even if it does not read its result.
     """
     if not any(isinstance(b, relax.MatchCast) for b in bindings):
         return {}

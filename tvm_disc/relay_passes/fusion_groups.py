@@ -17,10 +17,10 @@ class GroupPlan:
     Invariant: contracting every group to a point leaves the graph acyclic.
 
     Attributes:
-        frame: for a node after a contraction, the index in ``frames`` of its index map.
-        frames: (order of the elements, shape) of each index map that differs from the anchor's.
+        frame: for a node after the anchor, a contraction, the index in ``frames`` of its index map.
+        frames: (order of the elements, shape) of each index map; the first is the anchor's.
         span: positions of the first and the last member.
-        attention: the parts, if the group is an attention.
+        attention: the parts of the attention, if the group is one.
     """
 
     kind: str
@@ -46,9 +46,9 @@ class GroupPlan:
     def nodes(self) -> list[Node]:
         """Return the members in program order.
 
-        The order of an attention depends only on its structure. A mask that several attentions
-        recompute precedes the first of them in the program, and their functions must still be
-        equal.
+        The members of an attention are sorted by its structure alone: several attentions may
+        recompute one mask, which is at different positions relative to their other members, and
+        their functions must still be equal.
         """
         ordered = sorted(self.members, key=lambda n: n.index)
         return _operands_first(ordered) if self.attention else ordered
@@ -76,7 +76,7 @@ def _operands_first(members: Sequence[Node]) -> list[Node]:
 
 
 class Homes:
-    """Map from nodes to the groups that contain them; several if readers recompute a node."""
+    """Map from each node to the groups that contain it: several if its readers recompute it."""
 
     def __init__(self) -> None:
         self._of: dict[Node, list[GroupPlan]] = {}
@@ -97,7 +97,9 @@ class Homes:
             self._of.setdefault(node, []).append(group)
 
     def recompute(self, group: GroupPlan, node: Node) -> None:
-        """Add ``node`` to a group that computes it for itself; the owner of ``node`` stays."""
+        """Add ``node`` to a group that recomputes it; the group that owns ``node`` does not
+        change.
+        """
         if node not in group:
             group.add(node)
             self._of.setdefault(node, []).insert(0, group)

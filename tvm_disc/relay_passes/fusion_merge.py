@@ -1,12 +1,12 @@
-"""Merging of finished groups: kernels over one domain become one kernel with several outputs.
+"""Merge finished groups: kernels over one domain become one kernel with several outputs.
 
-    siblings      read the same tensor, which is then loaded once
-    consumers     one reads the other's result, which is then not loaded again
-    independent   share only the domain: one launch instead of two (horizontal fusion)
+    siblings      the groups read the same tensor, which is then loaded once
+    consumers     one group reads the other's result, which is then not loaded again
+    independent   the groups share only the domain: one launch, not two (horizontal fusion)
 
 A merge is refused if it could be slower: too many streams for caches and prefetchers, a loop order
 that suits only one of the kernels, or a member that prevents vectorization. A value that is
-cheaper to compute than to load is recomputed by its readers instead of being stored for them.
+cheaper to compute than to load is not stored: its readers recompute it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_GROUP_NODES = 96
 # Maximum number of tensors that one loop reads and writes. Merging related groups saves loads,
 # merging independent groups saves only a launch.
 RELATED_STREAMS, STREAMS = 16, 8
-WINDOW = 12  # candidates considered per group, so that planning takes linear time
+WINDOW = 12  # candidates per group; the limit makes planning linear in the number of groups
 
 
 def merge_groups(plan: Relations, refused: list[WhyNot]) -> None:
@@ -68,8 +68,8 @@ class _Merger:
         return reason is None
 
     def _related(self, a: GroupPlan, b: GroupPlan) -> bool:
-        """Return whether the groups share a tensor as large as the domain, or one reads the
-        other.
+        """Return whether the groups share a tensor that has as many elements as the domain, or
+        one group reads a result of the other.
         """
         ours, theirs = a.operands(), b.operands()
         shared = set(ours) & set(theirs)
@@ -142,7 +142,9 @@ class _Merger:
                 homes.recompute(reader, n)
 
     def _cheap_chain(self, group: GroupPlan, node: Node) -> list[Node] | None:
-        """Return ``node`` and its inputs inside ``group``, or None if loading is cheaper."""
+        """Return ``node`` and its inputs inside ``group``, or None if loading ``node`` is
+        cheaper.
+        """
         chain: dict[Node, None] = {}
         leaves: dict[Node, None] = {}
         cost, work = 0, [node]

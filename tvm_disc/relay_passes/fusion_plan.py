@@ -1,9 +1,9 @@
-"""Planning of fusion: groups grow around anchors, and every refusal has a reason.
+"""Plan fusion: groups grow around anchors, and every refusal has a reason.
 
 Fusion requires relations between shapes, never values (DISC, EuroMLSys'21, section 4.2): whether
-two shapes are equal, have the same number of elements, or differ by a broadcast. The order of the
-passes is the policy: contractions take their element-wise consumers, row reductions take all
-operators on the same rows, the rest becomes loops, and index maps are merged into their readers.
+two shapes are equal, have the same number of elements, or differ by a broadcast. The passes run in
+order of priority: contractions take their element-wise consumers, row reductions take all operators
+on the same rows, the rest becomes loops, and index maps are merged into their readers.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Planner(Relations):
         self.attempts[id(why)] = (node, group.anchor)
 
     def _lasting(self, why: WhyNot) -> bool:
-        """Return whether a refusal is still valid: a node may have joined the group later."""
+        """Return whether a refusal is final; False if the node has joined the group since then."""
         node, anchor = self.attempts.get(id(why), (None, None))
         return node is None or anchor is None or not any(anchor in g for g in self.homes[node])
 
@@ -120,7 +120,7 @@ class _Planner(Relations):
     def _attention_operand_reason(self, group: GroupPlan, node: Node) -> str | None:
         """Return why an attention cannot compute an operand, or None.
 
-        Operands are evaluated in vectors: once for Q, K and V, once per head for a mask.
+        Kernels evaluate operands in vectors: Q, K and V once, and a mask once per head.
         """
         assert group.attention is not None
         masks = feeds_scores(group.attention, node, lambda n: n in group)
@@ -157,8 +157,9 @@ class _Planner(Relations):
             self._grow_epilogue(group)
 
     def _round_rows(self, group: GroupPlan) -> None:
-        """Add rows that are rounded to int8, and the quantized weights by which they are
-        multiplied: a matmul rounds rows while it copies them.
+        """Add to a matmul the rounding of its rows to int8, and the dequantization of its weights.
+
+        The matmul rounds the rows while it packs them.
         """
         if group.kind != "dot":
             return
@@ -177,7 +178,7 @@ class _Planner(Relations):
             self._join(group, weights)
 
     def _read_bytes(self, group: GroupPlan) -> None:
-        """Add the subtraction of a zero point: a convolution reads the bytes themselves."""
+        """Add the cast and the subtraction of a zero point to a convolution, which reads bytes."""
         centred = group.anchor.inputs[0]
         if group.anchor.weighted and _only_convolved(centred):
             wide = centred.inputs[0]
@@ -236,7 +237,9 @@ class _Planner(Relations):
         return None
 
     def _widened_elsewhere(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether only kernels that follow widen the bytes of a group."""
+        """Return whether every reader of a cast from bytes is in a later kernel, which can
+        cast itself.
+        """
         if node.op != "relax.astype" or node.inputs[0].dtype not in BYTES:
             return False
         chain, ends = [node], set[tuple[Node, Node]]()
@@ -270,8 +273,8 @@ class _Planner(Relations):
     def _part_reason(self, group: GroupPlan, node: Node, frame: int) -> str | None:
         """Return why a slice cannot be stored by the matmul's epilogue, or None.
 
-        A matmul is stored in parts if every reader takes a part and at least one part is stored
-        anyway. Otherwise the slices become index maps of their readers.
+        The result of a matmul is stored in slices if every reader takes a slice and at least one
+        slice must be stored. Otherwise the slices become index maps of their readers.
         """
         whole = node.inputs[0]
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
@@ -356,8 +359,9 @@ class _Planner(Relations):
         return None
 
     def _is_row_value(self, node: Node, domain: Sequence[Expr], axes: Sequence[int]) -> bool:
-        """Return whether a node has one value per row: the outer dims, reduced ones omitted or
-        1.
+        """Return whether a node has one value per row of the domain.
+
+        Its shape is then the domain with the reduced axes removed, or with size 1 in their place.
         """
         outer = [d for a, d in enumerate(domain) if a not in axes]
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
@@ -413,8 +417,9 @@ class _Planner(Relations):
         return list(homes.values())
 
     def _inline(self, node: Node, homes: list[GroupPlan]) -> bool:
-        """Add ``node`` to every group that reads it if this slows down no reader; return
-        whether it was.
+        """Add ``node`` to every group that reads it, unless this would slow down a reader.
+
+        Returns whether ``node`` was added.
         """
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
@@ -464,7 +469,11 @@ class _Planner(Relations):
         return "a broadcast would recompute it for every element"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether the anchor reads ``node``, itself, its views, or it less a zero point."""
+        """Return whether the anchor reads ``node``, directly or through views and moves of
+        elements.
+
+        The subtraction of a zero point in front of a convolution is followed, too.
+        """
         inside = [u for u in node.users if u in group]
         centred = group.anchor.inputs[0]
         less = (centred, centred.inputs[0]) if zero_point(centred) else ()
@@ -488,7 +497,7 @@ class _Planner(Relations):
     def _trim_views(self, group: GroupPlan) -> None:
         """Remove views at the border of a group.
 
-        Outside they cost nothing: a leading view renames a parameter, a trailing one an output.
+        Outside of a group a view costs nothing: it only changes the shape of a parameter or result.
         """
         changed = True
         while changed:
@@ -504,14 +513,14 @@ class _Planner(Relations):
 
 
 def _only_convolved(node: Node) -> bool:
-    """Return whether a value is bytes less a zero point, which only convolutions read."""
+    """Return whether a value is bytes minus a zero point, and only convolutions read it."""
     if zero_point(node) is None or node.is_output:
         return False
     return all(n.weighted and n.inputs[0] is node for n in node.users)
 
 
 def _expands(node: Node) -> bool:
-    """Return whether a node dequantizes weights, which a matmul does while it reads them."""
+    """Return whether a node dequantizes weights; a matmul can do this while it reads them."""
     return node.row is not None and node.row.expands
 
 

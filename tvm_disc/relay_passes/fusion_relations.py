@@ -38,7 +38,10 @@ class Relations:
         return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
 
     def total_cost(self, node: Node) -> int:
-        """Return the operations per element down to stored values; stops above ``CHEAP_COST``."""
+        """Return the operations per element to compute a node from stored values.
+
+        Counting stops above ``CHEAP_COST``.
+        """
         total, work = 0, [node]
         while work and total <= CHEAP_COST:
             n = work.pop()
@@ -63,16 +66,16 @@ class Relations:
         return self.equal(a.shape, b.shape)
 
     def makes_cycle(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether some external kernel would both read the group with ``node`` and feed
-        it.
-        """
+        """Return whether adding ``node`` to the group would make the graph of kernels cyclic."""
         return self.on_cycle(set(group.members) | {node})
 
     def on_cycle(self, joint: Collection[Node]) -> bool:
-        """Return whether a kernel outside ``joint`` would both read it and feed it.
+        """Return whether a kernel outside ``joint`` depends on ``joint``, which depends on the
+        kernel.
 
-        The backward walk may leave a kernel at any of its nodes. It may therefore stop only before
-        the first node of every kernel that extends past the start of ``joint``.
+        The backward walk continues from every node of a kernel that it reaches. It may therefore
+        stop only before the first node of every kernel that has a node after the start of
+        ``joint``.
         """
         lowest = min(n.index for n in joint)
         spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
@@ -121,8 +124,9 @@ def column_range(node: Node) -> tuple[int, int] | None:
 
 
 def is_stored(node: Node) -> bool:
-    """Return whether a reader of ``node`` that is not a kernel exists, also through index maps and
-    element-wise functions of ``node`` alone.
+    """Return whether ``node`` is a result or has a reader that is not a kernel.
+
+    A reader of an index map or of an element-wise function of ``node`` alone counts as well.
     """
     if node.is_output or any(u.row is None for u in node.users):
         return True

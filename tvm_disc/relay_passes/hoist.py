@@ -36,7 +36,7 @@ from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMFunction, TVMMo
 
 @dataclass
 class _Product:
-    """``take(rows, step) @ weight`` in a loop; integers are positions of the loop's parameters."""
+    """``take(rows, step) @ weight`` in a loop; the integer fields are positions of parameters."""
 
     rows: int
     step: int
@@ -139,7 +139,7 @@ def _bound(func: TVMFunction, step: Expr, place: dict[Var, int]) -> int | None:
 
 
 def _visits_every_row(caller: TVMFunction, call: Call, found: _Product, solver: Solver) -> bool:
-    """Return whether the loop begins at 0 and ends at the number of rows."""
+    """Return whether the loop counts from 0 to the number of rows."""
     defined = {b.var: b.value for b in bindings_of(caller)}
     rows = call.args[found.rows]
     if _literal(call.args[found.step]) != 0 or rows.ty.shape is None:

@@ -1,4 +1,4 @@
-"""Passes of the user, before and after stages of the compiler."""
+"""Run a user's passes before and after stages of the compiler."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _several(key: object, value: object) -> tuple[Pass, ...]:
 
 
 def run_hook(place: str, run: Pass, mod: object) -> object:
-    """Return the checked result of a user's pass; the module's facts about dims are kept.
+    """Return the checked result of a user's pass, with the facts about dims of the module.
 
     Raises:
         TypeMismatch: the pass returns no module, or one that is not well formed.

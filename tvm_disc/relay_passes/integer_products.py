@@ -1,18 +1,18 @@
-"""``IntegerProducts``: products of quantized operands are sums of integers, maxima are of bytes.
+"""``IntegerProducts``: compute products and maxima of quantized operands on integers.
 
     before  y = conv((cast(q: u8) - z) * s, (cast(w: i8)) * t)            # float32
     after   y = cast(conv(cast(q) - z, w: i8): i32) * (s * t)
 
-``q`` is computed, with one scale and zero point; ``w`` is a literal with one scale per output
-channel. The sums are exact: in float32 they round once they exceed 2^24. The scale is an
-element-wise operator of the result, so that fusion joins it with the quantization that follows, and
+``q`` is a run-time value with one scale and one zero point; ``w`` is a literal with one scale per
+output channel. The integer sums are exact, while float32 rounds sums above 2^24. The scaling is an
+element-wise operator after the product. Fusion joins it with the quantization that follows, so that
 values between two products are stored in one byte per element.
 
-The zero point of a matmul is a literal vector, ``z * sum of w``. A convolution subtracts it from
-its operand, because the border of an image is 0 in the model; its kernels read bytes and fill the
-border with z.
+After a matmul, a literal vector is subtracted for the zero point: ``z`` times the sums of the
+columns of ``w``. A convolution subtracts ``z`` from its operand instead, because the padding of an
+image is 0 in the model; its kernels read bytes and pad with z.
 
-A maximum of dequantized bytes is the dequantized maximum of the bytes.
+A max pooling of dequantized bytes becomes the dequantized max pooling of the bytes.
 
 needs: a float32 ``matmul`` or ``conv2d`` of one group, or of one channel a group, whose first
 operand is a quantized value, and whose second operand is computed from literals that are integers.
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 SUMS = "int32"
 _LAYOUTS = (("NCHW", "OIHW"), ("NHWC", "OIHW"))
-_LONGEST = (2**31 - 1) // (255 * 128)  # products of bytes whose sum fits int32
+_LONGEST = (2**31 - 1) // (255 * 128)  # most products of bytes whose sum fits int32
 
 
 def IntegerProducts(solver: Solver | None = None) -> Pass:
-    """Return a module pass; its ``refused`` has the reasons of the last run."""
+    """Return a module pass; ``refused`` lists the products that the last run kept, with reasons."""
     refused: list[WhyNot] = []
 
     def convert(mod: TVMModule, ctx: PassContext) -> object:
@@ -184,7 +184,7 @@ _MAXIMA = tuple(f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3))
 
 
 def _centred(out: Sequence_, data: _Quantized) -> Node:
-    """Return the numbers less their zero point."""
+    """Return ``numbers - zero``."""
     q = data.numbers
     if not data.zero:
         return q
@@ -215,7 +215,7 @@ def _quantized(node: Node) -> _Quantized | None:
 
 
 def unsuitable(node: Node) -> str:
-    """Return why a product cannot be one of integers whatever its weights are, or ""."""
+    """Return why a product cannot use integers for any weights, or ""."""
     if node.weighted:
         layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
         if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:
@@ -228,7 +228,7 @@ def unsuitable(node: Node) -> str:
 
 
 def _weights(node: Node) -> tuple[np.ndarray, np.ndarray] | str:
-    """Return int8 weights and a scale that broadcasts to the result, or why there are none."""
+    """Return int8 weights and a scale that broadcasts to the result, or why this is impossible."""
     found = evaluate(node.inputs[1])
     if isinstance(found, str):
         return found

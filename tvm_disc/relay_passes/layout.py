@@ -8,11 +8,12 @@ pixel is a row, and a 1x1 convolution is a matmul. One forward walk determines w
 can be channels last (``layout_rules``). Values that an operator reads or produces together form an
 island, and each island is converted as a whole or not at all.
 
-An island is converted if it has more convolutions than images that cross its border. A
-convolution gains about the cost of one transpose of its image: without it, the convolution gathers
-each pixel's channels itself. Sizes are mostly unknown, so images are counted, not bytes. An image
-counts as free if it has few channels or one pixel, or if it enters or leaves through a permutation.
-An island with a convolution of integers is always converted: only channels-last kernels read bytes.
+An island is converted if it has more convolutions than images that must be transposed at its
+border. Channels-last layout saves each convolution about the cost of one transpose of its image,
+because otherwise the convolution gathers the channels of each pixel. Sizes are mostly unknown, so
+images are counted, not bytes. An image is not counted if it has few channels or one pixel, or if it
+enters or leaves the island through a permutation. An island with an integer convolution is always
+converted, because only channels-last kernels read bytes.
 Graph inputs, results, branches and calls keep the layout of the model.
 """
 
@@ -60,15 +61,15 @@ from tvm_disc.support.literals import as_literal
 from tvm_disc.typing import Expr, TVMFunction, TVMModule
 
 FEW_CHANNELS = 4
-"""Up to this number of channels, a transpose is cheap compared to the convolution that reads it."""
+"""Up to this number of channels, a transpose is cheap compared to the convolution of its result."""
 
 
 def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
-    """Return a module pass; its ``refused`` has the islands that the last run left unchanged.
+    """Return a module pass; ``refused`` lists the islands that the last run left unchanged.
 
     Args:
         solver: facts about the module's symbols; by default the module's own.
-        enabled: with False nothing is changed.
+        enabled: with False the pass changes nothing.
     """
     refused: list[WhyNot] = []
 
@@ -201,9 +202,9 @@ def _operand_rank(node: Node, operand: Node) -> int:
 
 
 def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
-    """Return whether it costs time to move the channels of an image read at ``rank``.
+    """Return whether a transpose to channels last, of an image read at ``rank``, takes time.
 
-    Up to ``few`` channels are free.
+    A transpose of at most ``few`` channels counts as free.
     """
     shape = _widened(node.shape, rank)
     if not moves(shape, channels_last_order(rank, k)):
@@ -219,14 +220,16 @@ def _widened(shape: Sequence[Expr], rank: int) -> list[Expr]:
 class _Writer:
     """The rewritten sequence, with the selected operators channels last.
 
-    Invariant: every value whose binding has been written can be read under its own variable in the
-    model's layout; unused forms are removed afterwards.
+    Invariant: the variable of every value that has been written holds it in the model's layout.
+    Layouts that nothing reads are removed afterwards.
     """
 
     def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
         self.out, self.steps = out, steps
         self.forms: dict[tuple[object, int, int], Expr] = {}
-        self.replaced: dict[object, Expr] = {}  # variables of permutations that are identities now
+        self.replaced: dict[
+            object, Expr
+        ] = {}  # variable of a permutation that became the identity -> its operand
 
     def write(self) -> None:
         out = self.out
@@ -287,7 +290,7 @@ class _Writer:
     def _form(self, node: Node, var: Expr, k: int, rank: int) -> Any:
         found = zero_point(node)
         if found is not None:
-            # A convolution reads the bytes, if only the subtraction is between.
+            # A convolution can read bytes through the subtraction of a zero point.
             wide = R.astype(self._read(found[0], k, rank), node.dtype)
             shape = in_order(_widened(node.shape, rank), channels_last_order(rank, k))
             made = self.out.emit(wide, shape, node.dtype, node)
@@ -311,7 +314,7 @@ class _Writer:
 
 
 def _without_leading_ones(operand: Expr) -> Expr:
-    """Return an operand of an element-wise operator; a literal of channels becomes a vector."""
+    """Return an operand of an element-wise operator; leading axes of 1 of a literal are removed."""
     if not isinstance(operand, tvm.ir.GenericConst):
         return operand
     value = const_node(operand).value
@@ -322,7 +325,7 @@ def _without_leading_ones(operand: Expr) -> Expr:
 
 
 def _moved(expr: Expr, shape: Sequence[Any], order: Sequence[int]) -> Expr:
-    """Return a value with its axes in a different order."""
+    """Return a value with its axes permuted by `order`."""
     if moves(shape, order):
         return R.permute_dims(expr, list(order))
     return reshape_call(expr, in_order(shape, order))

@@ -42,7 +42,7 @@ class Step:
 
     Attributes:
         reads: for each operand its number of channel axes, or ``PLAIN`` for the model's layout.
-        gives: the same for the result.
+        gives: the number of channel axes of the result, or ``PLAIN``.
         call: maps the operands to the call; None means that the result is the first operand.
         plain: an equally cheap call that produces the result in the model's layout, if there is
             one.
@@ -67,12 +67,12 @@ def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
 
 
 def in_order(items: Sequence[Size], order: Order) -> list[Any]:
-    """Return ``items``, one per axis, in a different order of the axes."""
+    """Return ``items``, one per axis, permuted by ``order``."""
     return [items[a] for a in order]
 
 
 def moves(shape: Sequence[object], order: Order) -> bool:
-    """Return whether elements move in memory, rather than only dims of 1."""
+    """Return whether a permutation moves elements in memory: it moves more than dims of 1."""
     wide = [a for a in order if not is_one(shape[a])]
     return wide != sorted(wide)
 
@@ -88,8 +88,9 @@ def is_image_convolution(node: Node) -> bool:
 
 
 def sums_integers(node: Node) -> bool:
-    """Return whether a node is a convolution of one group, or of one channel a group, that adds
-    products of bytes, or of bytes less a zero point, and of constant weights.
+    """Return whether a node is an integer convolution of bytes, minus an optional zero point.
+
+    The convolution has constant weights, and one group or one channel per group.
     """
     if node.op != "relax.nn.conv2d":
         return False
@@ -99,13 +100,13 @@ def sums_integers(node: Node) -> bool:
 
 
 def is_dense_or_depthwise(node: Node) -> bool:
-    """Return whether a convolution has one group, or one input and one output channel a group."""
+    """Return whether a convolution has one group, or one input and output channel per group."""
     groups, (outs, members, *_) = int(node.attrs["groups"]), node.inputs[1].shape
     return groups == 1 or (static_dim(outs) == groups and is_one(members))
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return how ``node`` is computed channels last, given the layouts of its operands, or None."""
+    """Return the channels-last form of ``node`` for operands in the layouts ``given``, or None."""
     if node.row is None:
         return None
     rule = BY_OPERATOR.get(node.op) or BY_CLASS.get(node.row.cls)
@@ -115,8 +116,8 @@ def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _image(node: Node, given: Sequence[int]) -> int:
-    """Return the channel axes of the first channels-last operand with the result's rank, or
-    ``PLAIN``.
+    """Return the number of channel axes of the first channels-last operand with the result's
+    rank, or ``PLAIN``.
     """
     rank = len(node.shape)
     found = (k for x, k in zip(node.inputs, given, strict=True) if k and len(x.shape) == rank)
@@ -188,10 +189,10 @@ def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
-    """Return the number of axes of ``after`` that hold the first ``k`` axes after the batch of
-    ``before``.
+    """Return the number of channel axes of ``after``, a view of ``before`` with ``k`` of them.
 
-    The other axes then have as many elements as the spatial ones, because a view keeps the total.
+    Both have the batch as first axis. Their channel axes have equally many elements, and therefore
+    their spatial axes, too. Returns None if no such number is proved.
     """
     if not after or not solver.known_eq(before[0], after[0]):
         return None

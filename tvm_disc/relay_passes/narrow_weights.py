@@ -7,8 +7,8 @@ A program that reads all its weights for a few rows, such as a decoder step, is 
 bandwidth, and int8 has a quarter of the bytes of float32. Constant folding in ``Simplify`` would
 expand the weights to float32. This pass evaluates the expression between a literal and a matmul
 as integers with a zero point and a scale, through any casts, moves and arithmetic, and determines
-how many rows of the matrix share one scale. A zero point is folded into the integers if the
-difference fits their type; bfloat16 has neither zero point nor scale.
+how many rows of the matrix share one scale. A zero point is subtracted from the integers if the
+differences fit their type. bfloat16 weights have no zero point and no scale.
 
 With :class:`Narrowing`, float32 weights are quantized (:mod:`.quantize_weights`), and the other
 operand is rounded to int8 (``x' = round_rows(x)``), so that kernels can multiply bytes.
@@ -53,8 +53,8 @@ FEWEST = 1 << 16
 # Smaller groups of rows, or fewer columns, do not justify a separate layout.
 LEAST_GROUP = 8
 LEAST_COLUMNS = 16
-# Elements of a row that are rounded with one scale: more would lose accuracy, and with fewer the
-# scaling takes longer than the products.
+# Limits of the number of elements of a row that are rounded with one scale. Longer blocks would
+# lose accuracy; with shorter blocks, scaling takes longer than the products.
 LEAST_BLOCK, MOST_BLOCK = 32, 256
 
 _release_pages = Late("tvm_disc.support.spilled:release_pages")
@@ -126,8 +126,10 @@ class Narrowing:
 
 
 def NarrowWeights(solver: Solver | None = None, narrowing: Narrowing | None = None) -> object:
-    """Return a module pass; its ``refused`` has the reasons of the last run, and ``quantized`` a
-    line for each matrix that it quantized.
+    """Return a module pass.
+
+    Its attribute ``refused`` lists the weights that the last run did not narrow, with reasons, and
+    ``quantized`` has a line for each matrix that the last run quantized.
     """
     refused: list[WhyNot] = []
     lines: list[str] = []
@@ -196,8 +198,9 @@ class _Products:
         return self.made[weight]
 
     def _narrow(self, product: Node) -> tuple[tuple[Array, ...], int] | WhyNot:
-        """Return the literals of a product's weights and their group, or why they cannot be
-        narrow.
+        """Return the literals of the weights of a product, and the number of rows per scale.
+
+        Returns a `WhyNot` if the weights cannot be narrow.
         """
         reason = _unsuitable(product)
         numbers = reason or evaluate(product.inputs[1])
@@ -218,7 +221,7 @@ class _Products:
         return (made.numbers, made.scale), form.group or k
 
     def _rows(self, out: Sequence_, rows: Node, block: int) -> Node:
-        """Return rows rounded to int8 by blocks."""
+        """Return rows rounded to int8, with one scale per block of elements along K."""
         key = rows, block
         if key not in self.rounded or out.lookup.get(self.rounded[key].var) is None:
             args = [operand_expr(rows)]
@@ -249,7 +252,7 @@ def comes_from_narrow(node: Node) -> bool:
 
 
 def _unsuitable(product: Node) -> str:
-    """Return why the weights of a product cannot be narrow whatever they are, or ""."""
+    """Return why a product cannot have narrow weights, of any values, or ""."""
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
         return f"only {COMPUTED} products can dequantize weights"
     dims = [d for d in map(static_dim, product.inputs[1].shape) if d is not None]
@@ -263,7 +266,7 @@ def _unsuitable(product: Node) -> str:
 
 
 def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) -> Node:
-    """Emit the dequantization of literals; scales and zeros are halves if that loses nothing."""
+    """Emit the dequantization of literals; scales and zeros are float16 if this is exact."""
     numbers, *parts = arrays
     halves = ("float16" if _are_halves(x) else COMPUTED for x in parts)
     dtypes = (numbers.dtype.name, *halves)
@@ -277,7 +280,7 @@ def _emitted(out: Sequence_, weight: Node, arrays: Sequence[Array], group: int) 
 
 
 def _literal(array: Array) -> tvm.relax.Constant:
-    """Return a literal that shares the array's memory if it can, and else that of one copy."""
+    """Return a literal that shares the memory of the array, or of an aligned copy if necessary."""
     shared = array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
     return as_literal(array if shared else aligned(array), array.dtype.name)
 
@@ -290,8 +293,10 @@ def _are_halves(values: Array) -> bool:
 
 
 def _block(k: int, group: int) -> int | None:
-    """Return the rows of the weights that share a scale with as many elements of the other operand;
-    None if there is no suitable number.
+    """Return the length of the blocks along K in which the other operand is rounded.
+
+    The length divides `group`, the number of rows of the weights that share a scale. Returns None
+    if no length is suitable.
     """
     fits = range(min(group, MOST_BLOCK), LEAST_BLOCK - 1, -1)
     whole = k % NIBBLES == 0
@@ -310,7 +315,7 @@ def _by_blocks(arrays: Sequence[Array], group: int, block: int) -> tuple[Array, 
 
 
 def evaluate(node: Node) -> Numbers | str:
-    """Return a value as numbers with a zero point and a scale, or why it cannot be one."""
+    """Return a value as numbers with a zero point and a scale, or why this is impossible."""
     if node.value is not None:
         return Numbers(node.value)
     found = [evaluate(x) for x in node.inputs]
@@ -334,7 +339,7 @@ def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     if len(given) != 2 or not (row.shifts or row.scales):
         return refused
     first, second = (x.expanded() for x in given)
-    # The weights are the larger operand; of equal sizes the narrower one, then the first.
+    # The larger operand is the weights. If sizes are equal, the narrower type is, then the first.
     if (row.scales or row.shifts > 0) and _rank(second) > _rank(first):
         first, second = second, first
     shape = [d for d in map(static_dim, node.shape) if d is not None]
@@ -393,7 +398,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
         exact = node.dtype in (held, *wider)
     if not exact:
         return f"{node.label} rounds its operand to {node.dtype}"
-    # Literals that are not weights are small: they are converted.
+    # Literals of other types are small, such as scales, and are converted at once.
     small = held not in NARROW and given.scale is None and given.zero is None
     return replace(given, stored=given.stored.astype(node.dtype)) if small else given
 
@@ -448,18 +453,20 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
 
 
 def _bits(numbers: Array, group: int) -> int:
-    """Return the bits in which numbers are stored: 4 if they fit, and words divide each group."""
+    """Return the bits per number: 4 if all numbers fit and each group fills complete words, or
+    8.
+    """
     words = numbers.dtype == np.int8 and _in_words(len(numbers), group)
     return 4 if words and numbers.min() >= -8 and numbers.max() <= 7 else 8
 
 
 def _in_words(k: int, group: int) -> bool:
-    """Return whether words of numbers of four bits divide the rows and each group of them."""
+    """Return whether the rows and each group of rows fill complete words of 4-bit numbers."""
     return k % NIBBLES == 0 and group % NIBBLES == 0
 
 
 def _period(x: Array) -> int:
-    """Return the number of rows per value: values change only at multiples of it."""
+    """Return the largest number such that the rows of `x` change only at multiples of it."""
     if x.strides[0] == 0 or len(x) < 2:
         return len(x)
     changes = np.flatnonzero((x[1:] != x[:-1]).any(1)) + 1

@@ -56,15 +56,16 @@ from tvm_disc.typing import Binding, Expr, PassContext, TVMFunction, TVMModule, 
 Values: TypeAlias = dict[Var, Binding]
 
 DTYPES = ("float16", "bfloat16", "int8")
-MOST_ROWS = 1 << 62  # of a window
-LARGEST = 127  # of the numbers of int8 caches
+MOST_ROWS = 1 << 62  # largest window, in rows
+LARGEST = 127  # magnitude of the numbers of int8 caches
 LEAST = 1e-30  # replaces the largest magnitude of a row of zeros
 
 
 @dataclass(frozen=True)
 class _Grown:
-    """An input that a result extends: ``binding`` is the concatenation, of which the result has the
-    last ``kept`` rows, or all if it is None.
+    """An input that a result extends by the concatenation ``binding``.
+
+    The result has the last ``kept`` rows of the concatenation, or all rows if ``kept`` is None.
     """
 
     param: Var
@@ -75,7 +76,7 @@ class _Grown:
 
     @property
     def rows(self) -> tuple[str, str]:
-        """The texts of the rows before a call, and of those that are kept."""
+        """The numbers of rows before a call, and of rows that are kept, as texts."""
         return str(self.used), str(self.kept)
 
     @property
@@ -86,7 +87,7 @@ class _Grown:
 
     @property
     def used(self) -> Expr:
-        """The rows of the input."""
+        """The number of rows of the input."""
         rows: Expr = self.param.ty.shape.values[self.axis]
         return rows
 
@@ -143,7 +144,7 @@ def OwnState(
 def _chosen(
     main: TVMFunction, names: Sequence[str], solver: Solver
 ) -> tuple[list[_Grown], list[FixedCache]]:
-    """Return the caches to own, in the order of the inputs: those that grow, and others."""
+    """Return the caches of the state in input order: those that grow, and those of a fixed size."""
     found = {g.param: g for g in _grown(main, solver)}
     values = {b.var: b for block in main.body.blocks for b in block.bindings}
     updated = FixedCaches(main, results_of(main, values), solver)
@@ -207,8 +208,9 @@ def _limited(grown: _Grown, window: int) -> _Grown:
 
 
 def _sliced(binding: Binding, values: Values, solver: Solver) -> Binding | None:
-    """Return the binding of which ``binding`` is a slice that ends with the last row, or
-    ``binding`` if it is no slice; None if it is another slice.
+    """Return the binding whose last rows ``binding`` slices, or ``binding`` if it is no slice.
+
+    Returns None if the slice does not end with the last row.
     """
     if not is_call(binding.value, "strided_slice"):
         return binding
@@ -245,7 +247,7 @@ def _with_buffers(
     """Return the main function over buffers and lengths."""
     values: Values = {b.var: b for b in bindings_of(main)}
     buffers: dict[Var, _Buffer] = {}
-    lengths: dict[tuple[str, str], Var] = {}  # by the texts of the rows before and after
+    lengths: dict[tuple[str, str], Var] = {}  # (rows before, rows after), as texts -> length
     first: list[Binding] = []
     state = []
     for g in grown:
@@ -258,7 +260,7 @@ def _with_buffers(
         own = str(g.param.ty.dtype)
         kept = dtype if dtype and own == "float32" else own
         if dtype == "int8" and len(dims) < 2:
-            kept = own  # a vector has no rows that could share a factor
+            kept = own  # a vector has no rows that share a factor
         buffer = _Buffer(g, relax.Var(name, relax.TensorType(dims, kept)))
         if kept == "int8" and own == "float32":
             short = list(dims)
@@ -350,7 +352,9 @@ class _Buffer:
         return [*steps.bindings, relax.VarBinding(var, wide)]
 
     def append(self, length: Var, values: Values) -> list[Binding]:
-        """Return the bindings that append rows, and read all of them as the concatenation did."""
+        """Return bindings that append rows, and bind the concatenation to the rows of the
+        buffer.
+        """
         g = self.grown
         parts = g.binding.value.args[0]
         new = (values[parts].value if parts in values else parts).fields[1]
@@ -366,8 +370,8 @@ class _Buffer:
     def _quantized(self, new: Var, steps: _Steps) -> tuple[Var, Var]:
         """Return int8 numbers and their factors.
 
-        A row with an infinity or NaN has such a factor, so that all of it is read as infinities and
-        NaN.
+        If a row has an infinity or NaN, its factor is infinity or NaN, so that all elements of the
+        row are read as infinity or NaN.
         """
         name, dtype = self.numbers.name, str(new.ty.dtype)
         dims = list(new.ty.shape.values)

@@ -19,7 +19,7 @@ class WeightFormat:
     """How weights are quantized.
 
     Attributes:
-        bits: of a number, 8 or 4.
+        bits: bits per number, 8 or 4.
         group: rows (elements along K) that share a scale; 0 means all rows.
         positive: whether every scale is positive. Otherwise a scale may be negative, so that the
             element of largest magnitude becomes the lowest number.
@@ -36,12 +36,12 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """``numbers[k, n] * scale[k // group, n]``, beside the matrix that it replaces.
+    """The approximation ``numbers[k, n] * scale[k // group, n]`` of a matrix.
 
     Attributes:
         numbers: int8 ``[K, N]``.
         scale: float32 ``[ceil(K / group), N]``.
-        error: root of the mean square of the differences, divided by that of the matrix.
+        error: root mean square of the differences, divided by the root mean square of the matrix.
     """
 
     numbers: Array
@@ -52,9 +52,10 @@ class QuantizedMatrix:
 def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
     """Quantize a finite float32 matrix ``[K, N]``, symmetrically.
 
-    Of two scales per group the one with the smaller error is taken: the largest magnitude becomes
-    the lowest number, -128 or -8, or the highest, 127 or 7. With ``form.positive`` only the second
-    scale is tried. Scales are rounded to float16 in its normal range, so that kernels read 16 bits.
+    Each group has two candidate scales, and the one with the smaller error is used. The first maps
+    the element of largest magnitude to the lowest number, -128 or -8; the second maps it to the
+    highest, 127 or 7. With ``form.positive`` only the second scale is tried. Scales are rounded to
+    float16 in its normal range, so that kernels read 16 bits.
     """
     k, n = matrix.shape
     group = form.group or max(k, 1)

@@ -63,7 +63,10 @@ def _taken(t: TermEmitter, x: Term, picks: Term, axis: int) -> Term:
 def _weighted(
     t: TermEmitter, x: Term, at: Term, axis: int, along: Sequence[Size], alpha: float | None
 ) -> Term:
-    """Return the weighted sum of two rows (four with the cubic ``alpha``) around every position."""
+    """Return the weighted sum of the two rows around each position, or of four if ``alpha`` is set.
+
+    ``alpha`` is the parameter of the cubic kernel.
+    """
     below = t.apply("floor", at)
     part = at - below
     weights, first = ([1 - part, part], 0) if alpha is None else (_cubic(part, alpha), -1)
@@ -94,14 +97,14 @@ def _places(t: TermEmitter, size: Expr) -> Term:
 
 
 def _float(t: TermEmitter, dim: Expr) -> Term:
-    """Return a dim as a tensor that broadcasts."""
+    """Return a dim as a float32 scalar, or as a vector of one element."""
     if isinstance(dim, tirx.IntImm):
         return t.of(scalar(float(dim.value), F32))
     return t.cast(t.made(R.shape_to_tensor(relax.ShapeExpr([dim])), "int64"), F32)
 
 
 def _middles(place: Term, source: Term, target: Term) -> Term:
-    """Return the center of each new element in units of old elements, measured from the border."""
+    """Return the distance of the center of each new element from the border, in old elements."""
     scale = source / target
     return (place + 0.5) * scale
 

@@ -1,7 +1,7 @@
-"""Driver of graph rewrites: one forward walk over a list of bindings with explicit types.
+"""Rewrite graphs in one forward walk over a list of bindings with explicit types.
 
-TVM's mutators infer every type again and lose shapes that only this compiler can prove. Here a
-rewritten value keeps its shape.
+TVM's mutators infer every type again and lose shapes that only this compiler can prove. With this
+driver, a rewritten value keeps its shape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.limits import FoldBudget
 from tvm_disc.typing import Binding, Expr, GlobalVar, SeqExpr, TVMFunction, TVMModule, Var
 
-DEEPEST = 16  # maximum nesting of rules that emit calls, to which rules are applied
+DEEPEST = 16  # maximum nesting of rules: a rule emits calls, to which rules are applied again
 
 
 class Sequence_:
@@ -144,8 +144,10 @@ def operand_expr(node: Node) -> Expr:
 
 
 def with_operands(node: Node, tensors: Sequence[Expr], attrs: object = None) -> Expr:
-    """Return the node's call with its tensor operands replaced; others (clip's limits) are kept, as
-    are attributes that are not given.
+    """Return the node's call with its tensor operands replaced by ``tensors``.
+
+    Other operands, such as the limits of clip, are kept; the attributes, too, unless ``attrs`` are
+    given.
     """
     left = iter(tensors)
 
@@ -216,12 +218,12 @@ def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
 
 
 def with_functions(mod: Any, functions: Mapping[GlobalVar, object]) -> TVMModule:
-    """Return the module with other functions."""
+    """Return the module with its functions replaced by ``functions``."""
     return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def with_main(mod: TVMModule, main: TVMFunction) -> TVMModule:
-    """Return the module with another ``main``."""
+    """Return the module with its function ``main`` replaced."""
     made = with_functions(mod, dict(mod.functions_items()))
     made.update_func(made.get_global_var("main"), main)
     return made
@@ -260,7 +262,7 @@ def is_call(value: object, name: str) -> bool:
 
 
 def counted_size(count: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
-    """Return the size that a number is, through casts and reshapes; None for other numbers."""
+    """Return the dim that a number is read from, through casts and reshapes, or None."""
     while isinstance(count, tvm.ir.Var) and count in values:
         count = values[count]
         if is_call(count, "shape_to_tensor"):

@@ -86,7 +86,7 @@ def _keeps_order(node: Node) -> bool:
 
 
 def _permute_ones(out: Sequence_, node: Node) -> Node | None:
-    """permute(x) -> reshape(x) where only dims of 1 move."""
+    """permute(x) -> reshape(x), if only dims of 1 move."""
     if node.op != "relax.permute_dims" or not _keeps_order(node):
         return None
     return _reshape(out, node.inputs[0], node)
@@ -152,8 +152,8 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
     """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
 
     The operator can then join the kernel that computes x, and the view is free. Integer operators
-    are excluded: they mostly compute indices, whose shape determines the loop of a gather that
-    they belong to.
+    are excluded: most of them compute indices of a gather, and the shape of the indices determines
+    the loops of the kernel that gathers.
     """
     if node.cls is not OpClass.ELEMWISE or "float" not in node.dtype:
         return None
@@ -176,8 +176,8 @@ def _op_before_view(out: Sequence_, node: Node) -> Node | None:
 def _scale_of_first(out: Sequence_, node: Node) -> Node | None:
     """matmul(x, y * s) -> matmul(x * s, y) for a scalar s, seen through views and permutations.
 
-    In attention over a cache there are many keys and few queries. Keys that are not multiplied are
-    read directly from the cache.
+    In attention over a cache there are many keys and few queries, so scaling the queries is
+    cheaper, and the kernel reads the keys directly from the cache.
     """
     if node.cls is not OpClass.DOT or node.dtype not in ("float32", "float64"):
         return None

@@ -43,7 +43,7 @@ class TermEmitter:
         return Term(expr, str(expr.ty.dtype))
 
     def made(self, call: Expr, dtype: str) -> Term:
-        """Return a call as a term."""
+        """Return a call as a term, which is emitted when it is first read."""
         return Term(call, dtype, pending=True)
 
     def expr(self, x: Term) -> Expr:
@@ -53,7 +53,7 @@ class TermEmitter:
         return x.expr
 
     def bound(self, x: Term) -> Term:
-        """Return a term that is emitted now."""
+        """Emit the call of a term at once, and return the term."""
         self.expr(x)
         return x
 

@@ -1,4 +1,4 @@
-"""Versions of a program: one for every input, and a special one for dims that are usually equal."""
+"""Versions of a program: a general one, and a special one for dims that are usually equal."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
         return ImportedModule(mod, propagate.solver, external=propagate.external)
 
     general = read(())
-    # Boxed values hide the dims that a special version would be selected by.
+    # The dims inside boxed values are unknown at entry, so they cannot select a version.
     several = (told.options.versions or told.ragged) and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
@@ -107,7 +107,7 @@ def kernel_calls(mod: Any) -> int:
 
 
 def groups(mod: TVMModule) -> int:
-    """Return the number of groups of a fused module, which become kernels."""
+    """Return the number of groups of a fused module; each group becomes a kernel."""
     return sum(_kernel(f) for _, f in mod.functions_items())
 
 
