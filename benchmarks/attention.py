@@ -1,12 +1,13 @@
-"""Fused attention over batch, heads and length, beside OpenVINO's and PyTorch's operators.
+"""Fused attention over batch, heads and length, compared to operators of OpenVINO and PyTorch.
 
     python -m benchmarks.attention --openvino PYTHON --torch PYTHON [--quick] [--target x86-64-v3]
 
 One program per mask serves every shape; OpenVINO's ``ScaledDotProductAttention`` is compiled once
-with dynamic dims as well. Each peer runs in a process of its own (the options name interpreters
-that have it) and all take turns on the same shapes, A B C A B C; a time is the median of the
-rounds, in microseconds of CPU time of one call from Python on one thread. A ratio is the median
-of the rounds' ratios. Masks: ``none``; ``padding``, additive ``[batch, 1, 1, S]``; ``causal``.
+with dynamic dims as well. Each peer runs in a separate process, with the interpreter that its
+option names. All engines are measured on the same shapes, alternately (A B C A B C). A time is the
+median of the rounds, in microseconds of CPU time of one call from Python on one thread. A ratio is
+the median of the rounds' ratios. Masks: ``none``; ``padding``, additive ``[batch, 1, 1, S]``;
+``causal``.
 """
 
 # The environment must be set before the libraries load.
@@ -40,7 +41,7 @@ LARGEST_FLOPS = 4e9
 
 
 def shapes() -> list[tuple[int, int, int]]:
-    """The sweep of (batch, heads, length)."""
+    """Return the sweep of (batch, heads, length)."""
     flops = 4 * DEPTH
     return [
         (b, h, s) for b, h in BATCH_HEADS for s in LENGTHS if b * h * s * s * flops <= LARGEST_FLOPS
@@ -48,7 +49,9 @@ def shapes() -> list[tuple[int, int, int]]:
 
 
 def program(mask: str) -> tuple[Any, list[str]]:
-    """The Relay function, every dim but the depth ``?``, and what is known of its inputs."""
+    """Return the Relay function, with every dim but the depth unknown, and the facts about its
+    inputs.
+    """
     from tvm_disc import relay
 
     q, k, v = (relay.var(n, shape=(*[relay.Any()] * 3, DEPTH), dtype="float32") for n in "qkv")
@@ -77,7 +80,7 @@ def program(mask: str) -> tuple[Any, list[str]]:
 
 
 def inputs(mask: str, shape: tuple[int, int, int]) -> list[np.ndarray]:
-    """Random inputs; a third of the keys of every item is padding."""
+    """Return random inputs; a third of the keys of every item is padding."""
     batch, heads, length = shape
     rng = np.random.default_rng(sum(shape))
     arrays = [rng.standard_normal((batch, heads, length, DEPTH), dtype=np.float32) for _ in "qkv"]
@@ -89,7 +92,7 @@ def inputs(mask: str, shape: tuple[int, int, int]) -> list[np.ndarray]:
 
 
 def timed(fn: Callable[[], Any]) -> float:
-    """Microseconds of CPU time of one call, from enough calls to fill a sample."""
+    """Return the microseconds of CPU time of one call, from enough calls to fill a sample."""
     begin = time.perf_counter()
     fn()
     once = max(time.perf_counter() - begin, 1e-7)
@@ -104,7 +107,7 @@ def timed(fn: Callable[[], Any]) -> float:
 
 
 def openvino_call() -> Callable[[str, list[np.ndarray]], Callable[[], Any]]:
-    """Prepares a call of OpenVINO's operator, compiled once per mask."""
+    """Return a function that prepares a call of OpenVINO's operator, compiled once per mask."""
     import openvino
     from openvino import opset13 as op
 
@@ -121,13 +124,14 @@ def openvino_call() -> Callable[[str, list[np.ndarray]], Callable[[], Any]]:
         request = compiled[mask]
         for k, array in enumerate(arrays):
             request.set_input_tensor(k, openvino.Tensor(array, shared_memory=True))
-        return lambda arrays=arrays: request.infer()  # the tensors do not own their memory
+        # The lambda keeps the arrays alive: the tensors share their memory.
+        return lambda arrays=arrays: request.infer()
 
     return prepare
 
 
 def torch_call() -> Callable[[str, list[np.ndarray]], Callable[[], Any]]:
-    """Prepares a call of PyTorch's operator."""
+    """Return a function that prepares a call of PyTorch's operator."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention as attention
 
@@ -145,7 +149,9 @@ PEERS = {"openvino": openvino_call, "torch": torch_call}
 
 
 def serve(name: str) -> None:
-    """Answer requests, one JSON value a line: ``[mask, shape]`` prepares, ``null`` times."""
+    """Answer requests, one JSON value per line: ``[mask, shape]`` prepares a call, ``null`` times
+    it.
+    """
     prepare, call = PEERS[name](), None
     for line in sys.stdin:
         request = json.loads(line)
@@ -170,7 +176,7 @@ class Peer:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
 
     def ask(self, request: Any) -> Any:
-        """One request, one answer."""
+        """Send a request and return the answer."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -192,7 +198,7 @@ def measure(
     peers: dict[str, Peer],
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """A record per mask and shape: every round's microseconds of every contestant."""
+    """Return a record per mask and shape, with the microseconds of every engine in every round."""
     import tvm
 
     from tvm_disc.compile import build
@@ -217,12 +223,12 @@ def measure(
 
 
 def ratio(record: dict[str, Any], peer: str) -> float:
-    """How many times as fast as a peer we are."""
+    """Return the time of a peer divided by that of tvm_disc."""
     return statistics.median(p / d for d, p in zip(record["disc"], record[peer], strict=True))
 
 
 def line(record: dict[str, Any]) -> str:
-    """One record as text."""
+    """Return one record as text."""
     batch, heads, length = record["shape"]
     cells = [f"{record['mask']:<8} {batch}x{heads}x{length:<5}"]
     disc = statistics.median(record["disc"])
@@ -237,12 +243,12 @@ def line(record: dict[str, Any]) -> str:
 
 
 def geomean(values: Sequence[float]) -> float:
-    """Geometric mean."""
+    """Return the geometric mean."""
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
 
 
 def summary(records: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table: speed-ups by mask, and by length."""
+    """Return a Markdown table of the speed-ups by mask and by length."""
     names = [n for n in PEERS if n in records[0]]
     lines = ["| | " + " | ".join(f"vs {n} (geomean) | (least)" for n in names) + " |"]
     lines.append("|---|" + "---|---|" * len(names))
@@ -262,7 +268,7 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--openvino", help="interpreter that has OpenVINO")
     parser.add_argument("--torch", help="interpreter that has PyTorch")

@@ -1,11 +1,12 @@
-"""What a question that a kernel's body asks costs, against variants that are asked for once.
+"""Cost of a run-time branch inside a kernel body, compared to separate variants without the branch.
 
     python benchmarks/branches.py
 
-For each place of "Other decisions by size" in docs/dispatch.md whose ways share what stands around
-them: bytes of the library and seconds of its build with all ways in one body, and with a body for
-each, as variants would have them; and at a shape for each way how long a call takes where the
-question is asked and where it is not, in turn.
+The kernels are those of "Other decisions by size" in docs/dispatch.md in which the branches share
+the surrounding code. For each kernel the benchmark prints the bytes of the library and the build
+time in seconds, first with one body that contains all branches, then with one body per branch, as
+separate variants would have. For each branch it prints the time of a call at one shape, with the
+branch and without it; the two programs are called alternately.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ Patch = tuple[Any, str, Any]
 
 @dataclass
 class Way:
-    """One of the ways: what is taken for granted of it, and a shape at which it runs."""
+    """One of the branches: the patches that select it at build time, and a shape at which to
+    run.
+    """
 
     name: str
     patches: Sequence[Patch]
@@ -51,7 +54,9 @@ class Way:
 
 @dataclass
 class Place:
-    """A file whose kernel asks, a program of it, and the ways between which it chooses."""
+    """A source file whose kernel contains a branch, a program with this kernel, and its
+    branches.
+    """
 
     file: str
     program: Callable[[], Any]
@@ -85,12 +90,12 @@ def _add() -> Any:
 
 
 def _always(kind: Any, method: str, answer: Any) -> Patch:
-    """A method that answers without asking."""
+    """Return a patch that replaces a method by one that returns ``answer``."""
     return kind, method, lambda *args, **kwargs: answer
 
 
 def _at_once(registers: int) -> Callable[..., None]:
-    """Rows of at most so many registers alone."""
+    """Return an emitter of rows that fit into ``registers`` vector registers, without a branch."""
     return lambda self, short=(): self._all_rows(registers * self.work.lanes)
 
 
@@ -142,7 +147,7 @@ def _bytes(exe: Any) -> int:
 
 
 def _turns(pair: Sequence[Any], tensors: Sequence[Any]) -> list[float]:
-    """Microseconds of a call of each, in turn: medians of rounds."""
+    """Return the microseconds of a call of each program: medians of alternating rounds."""
     found: list[list[float]] = [[] for _ in pair]
     for exe in pair:
         exe(*tensors)
@@ -159,14 +164,14 @@ def _turns(pair: Sequence[Any], tensors: Sequence[Any]) -> list[float]:
 
 @cache
 def _common() -> tuple[int, float]:
-    """Bytes and seconds of a program with next to nothing in it."""
+    """Return the bytes and the build seconds of a program that does almost nothing."""
     x = _var("x", 1)
     exe, seconds = _build(Place("", lambda: relay.Function([x], relay.nn.relu(x)), list, []), ())
     return _bytes(exe), seconds
 
 
 def report(place: Place) -> None:
-    """The lines of one place."""
+    """Print the lines of one kernel."""
     whole, seconds = _build(place, ())
     size, lines = _bytes(whole), []
     apart, apart_s = _common()
@@ -186,7 +191,7 @@ def report(place: Place) -> None:
 
 
 def main() -> None:
-    """Every place, or those with a text in their names."""
+    """Measure all kernels, or those whose file name contains a text."""
     parser = argparse.ArgumentParser(prog="python benchmarks/branches.py")
     parser.add_argument("--only", default="")
     args = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Where the time of a call goes: compute-bound kernels, memory-bound kernels, the host.
+"""Split the time of a call into compute-bound kernels, memory-bound kernels and the host.
 
     python benchmarks/breakdown.py [MODEL ...] [--repeat N]
 
 Runs the recorded models of ``tests/data`` on their recorded shapes and prints one row per shape as
-Markdown: milliseconds per call in kernels that arithmetic bounds (matrix products, convolutions,
-attention), in all other kernels, in compiled host code between kernels, and in Python around the
-program; and the number of kernel calls. With ``--kernels`` the profile of every shape as well.
+Markdown: milliseconds per call in compute-bound kernels (matrix products, convolutions, attention),
+in all other kernels, in compiled host code between kernels, and in Python around the program; and
+the number of kernel calls. With ``--kernels`` it also prints the profile of every shape.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Read once, when TVM's library loads.
+# TVM reads the variable once, when its library loads.
 os.environ.setdefault("TVM_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 
 import numpy as np
@@ -28,19 +28,21 @@ DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 
 
 def models() -> dict[str, Path]:
-    """Every recorded model by name; the Relay form where there are two."""
+    """Return the paths of all recorded models by name; the Relay form if a model has two forms."""
     paths = [*(DATA / "relax").glob("*.json"), *(DATA / "relay" / "models").glob("*.relay")]
     return {path.stem: path for path in sorted(paths)}
 
 
 def build(path: Path) -> tvm_disc.Executable:
-    """The compiled model."""
+    """Return the compiled model."""
     text = path.read_text(encoding="utf-8")
     return tvm_disc.build(relay.parse(text) if path.suffix == ".relay" else tvm.ir.load_json(text))
 
 
 def cases(path: Path, names: list[str]) -> Iterator[list[np.ndarray]]:
-    """The recorded inputs, in the order of ``names``; keys are ``<case>.<input>`` or ``.i<k>``."""
+    """Yield the recorded inputs in the order of ``names``; keys are ``<case>.<input>`` or
+    ``.i<k>``.
+    """
     with np.load(path.with_suffix(".npz")) as arrays:
         for case in dict.fromkeys(key.partition(".")[0] for key in arrays.files):
             keys = [f"{case}.{name}" for name in names]
@@ -50,7 +52,7 @@ def cases(path: Path, names: list[str]) -> Iterator[list[np.ndarray]]:
 
 
 def row(exe: tvm_disc.Executable, name: str, inputs: list[np.ndarray], repeat: int) -> str:
-    """One line of the table, from medians."""
+    """Return one line of the table, from medians."""
     profile = exe.profile(*inputs, repeat=repeat)
     split = {key: value / 1e3 for key, value in profile.split().items()}
     shape = ", ".join(dict.fromkeys("x".join(map(str, a.shape)) for a in inputs))
@@ -60,7 +62,7 @@ def row(exe: tvm_disc.Executable, name: str, inputs: list[np.ndarray], repeat: i
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     known = models()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")

@@ -1,9 +1,10 @@
-"""How long builds take: without kept code, while it is first kept, and with it.
+"""Build times: without a cache of compiled code, while the cache is filled, and with the cache.
 
     python benchmarks/build_time.py [MODEL.onnx ...]
 
-Every build has a process of its own, which has built another program before, so that imports do not
-count. Seconds are of processor time, the linker's too; a row is the median of rounds.
+Every build runs in a separate process, which has built another program before, so that imports are
+not counted. Times are seconds of processor time, including the linker; a row is the median of the
+rounds.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ OPERATORS = "add relu gelu softmax sum transpose concatenate dense matmul".split
 
 
 def build(name: str, cache: str) -> float:
-    """Seconds of one build in a new process."""
+    """Return the processor seconds of one build in a new process."""
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-c", CHILD, name, cache]
     done = subprocess.run(command, env=environ, capture_output=True, text=True)

@@ -1,13 +1,13 @@
-"""Two threads beside one while other processes have the cores: medians and 99th percentiles.
+"""Two threads against one thread while other processes use the cores: medians and 99th percentiles.
 
     python benchmarks/busy.py [--busy 0,1,2,4] [--calls 400] [--models bert,cnn]
                               [--ways plain,fork,callers,one-core] [--ort]
 
-The recorded models are compiled for two threads, whose number is set for each call. A round calls
-every shape by two threads and by one in turn, with a pause before each. ``fork`` does so in a child
-of a process that has called, ``callers`` from eight threads at once, ``one-core`` on one core.
-``--ort`` adds ONNX Runtime: a dense layer of 512x512 with a bias and relu, for rows 8 and 256, its
-two threads beside its one, and ours.
+The recorded models are compiled once for two threads and once for one. A round calls both programs
+at every shape, alternately, with a pause before each call. ``fork`` measures in a child of a
+process that has called the programs before, ``callers`` from eight threads at once, ``one-core`` on
+one core. ``--ort`` adds ONNX Runtime: a dense layer of 512x512 with a bias and relu, at 8 and 256
+rows, for ONNX Runtime and tvm_disc with two threads and with one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Call = Callable[[], Any]
 
 
 def inputs(model: str, shape: Sequence[int]) -> dict[str, Any]:
-    """Random inputs of a recorded model."""
+    """Return random inputs of a recorded model."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def inputs(model: str, shape: Sequence[int]) -> dict[str, Any]:
 
 
 def ours(model: str) -> dict[str, dict[int, Call]]:
-    """For each shape a call by two threads and one by one: of two programs, not to share a word."""
+    """Return for each shape a call on two threads and one on one thread, of separate programs."""
     import tvm_disc
 
     programs = {
@@ -65,7 +65,7 @@ def ours(model: str) -> dict[str, dict[int, Call]]:
 
 
 def layers() -> dict[str, dict[int, Call]]:
-    """A dense layer by ONNX Runtime and by us, two threads and one."""
+    """Return calls of a dense layer by ONNX Runtime and tvm_disc, on two threads and on one."""
     import numpy as np
     import onnx
     import onnxruntime
@@ -103,7 +103,7 @@ def layers() -> dict[str, dict[int, Call]]:
 
 
 def times(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
-    """Seconds of single calls, in turn."""
+    """Return the seconds of single calls; the programs are called alternately."""
     found: dict[int, list[float]] = {n: [] for n in calls}
     for call in calls.values():
         for _ in range(5):
@@ -118,8 +118,11 @@ def times(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
 
 
 def from_callers(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
-    """The same from eight threads at once: rounds by two threads and by one in turn, since what
-    shares the cores changes from one second to the next."""
+    """Return the seconds of calls from eight threads at once.
+
+    Rounds on two threads and on one alternate, because the load of other processes changes from one
+    second to the next.
+    """
     found: dict[int, list[float]] = {n: [] for n in calls}
     for _ in range(ROUNDS):
         for n, call in calls.items():
@@ -128,7 +131,7 @@ def from_callers(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
 
 
 def at_once(n: int, call: Call, count: int) -> list[float]:
-    """Seconds of the calls of `CALLERS` threads, `count` by each."""
+    """Return the seconds of the calls of `CALLERS` threads, each of which makes `count` calls."""
     own: list[list[float]] = [[] for _ in range(CALLERS)]
 
     def work(mine: list[float]) -> None:
@@ -143,7 +146,7 @@ def at_once(n: int, call: Call, count: int) -> list[float]:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """What a child process does: prints a JSON line for each shape."""
+    """Measure in a child process, and print one JSON line per shape."""
     points: dict[str, dict[int, Call]] = {}
     for model in filter(None, args.models.split(",")):
         points |= ours(model)
@@ -164,13 +167,13 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def quantile(values: Sequence[float], at: float) -> float:
-    """Of a list."""
+    """Return the quantile ``at`` of a list."""
     return sorted(values)[min(len(values) - 1, int(at * len(values)))]
 
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
-    """Scope beside so many processes that compute without end."""
+    """Run ``count`` processes that compute endlessly, for the duration of the context."""
     spin = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(spin) for _ in range(count)]
     try:
@@ -182,7 +185,9 @@ def neighbours(count: int) -> Iterator[None]:
 
 
 def run(way: str, busy: int, args: argparse.Namespace) -> list[tuple[float, float]]:
-    """Ratios of medians and of 99th percentiles, two threads over one, of every shape."""
+    """Return for every shape the ratios of medians and of 99th percentiles: two threads over
+    one thread.
+    """
     given = ["--child", way, "--models", args.models, "--calls", str(args.calls)]
     command = [sys.executable, __file__, *given, *(["--ort"] if args.ort else [])]
     if way == "one-core":
@@ -204,7 +209,7 @@ def run(way: str, busy: int, args: argparse.Namespace) -> list[tuple[float, floa
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--busy", default="0,1,2,4")
     parser.add_argument("--calls", type=int, default=400)

@@ -11,10 +11,10 @@ convolutions of ResNet-50; ``rows`` are softmax and layer norm of 64 rows of 1 t
 ONNX model with one unknown dim, which every engine compiles once.
 
 A point is a cliff if t(n) > 1.10 t(n') for some n' >= n. The jump of a sweep is the largest ratio
-of t(n) / n between neighbouring points. Rounds iterate over the points in random order, and within
-a point over the engines. The least time over the rounds counts: of the processor on one thread, of
-the clock on several. Cliffs, and the points that they are compared with, are then timed again in
-up to six batches of rounds, until no cliff disappears.
+of t(n) / n between adjacent points. Rounds iterate over the points in random order, and within a
+point over the engines. A time is the least over the rounds: processor time on one thread, wall time
+on several. Cliffs, and the points that they are compared with, are then timed again in up to six
+batches of rounds, until no cliff disappears.
 """
 
 # Thread counts must be set before the libraries load.
@@ -58,11 +58,11 @@ MOST = {"products": 512, "rows": 2048, "queries": 64, "keys": 1024}
 ROWS, HEADS, DEPTH = 64, 12, 64
 ALLOWED = 1.10
 SAMPLE_S = 0.001
-BATCHES = 6  # of rounds in which cliffs are timed again
+BATCHES = 6  # maximum number of batches of rounds in which cliffs are timed again
 OURS = "tvm_disc"
 
 Call = Callable[[], object]
-Times = dict[str, list[float]]  # by engine, seconds of each point
+Times = dict[str, list[float]]  # engine -> seconds of each point
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,9 @@ class Sweep:
     most: int
 
     def points(self, step: int) -> list[int]:
-        """Return the values of the dim; the neighbours of powers of two are always included."""
+        """Return the values of the dim; powers of two and the values next to them are always
+        included.
+        """
         near = {2**k + d for k in range(12) for d in (-1, 0, 1)} if step > 1 else set()
         values = {*range(1, self.most + 1, step), *near, self.most}
         return sorted(v for v in values if 1 <= v <= self.most)
@@ -224,7 +226,9 @@ class Measured:
         self.least: Times = {name: [math.inf] * len(points) for name in engines}
 
     def rounds(self, count: int, seed: int, at: Mapping[str, Sequence[int]] | None = None) -> None:
-        """Time points once in each round: all, or those with the numbers ``at`` of an engine."""
+        """Time all points once per round, or for each engine only the points with the indices
+        ``at``.
+        """
         rng = np.random.default_rng(seed)
         wanted = {k for numbers in (at or {}).values() for k in numbers}
         for _ in range(count):
@@ -267,7 +271,9 @@ class Measured:
 
 
 def cliffs(times: Sequence[float]) -> list[tuple[int, int]]:
-    """Return pairs (k, later) with times[k] > ALLOWED * times[later], the least after k."""
+    """Return pairs (k, later) with times[k] > ALLOWED * times[later]; ``later`` has the least
+    time after k.
+    """
     found, least = [], len(times) - 1
     for k in reversed(range(len(times))):
         if times[k] > ALLOWED * times[least]:
@@ -278,14 +284,14 @@ def cliffs(times: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def worst(points: Sequence[int], times: Sequence[float]) -> tuple[float, int]:
-    """Return the largest t(n) / min over n' >= n of t(n'), and its n."""
+    """Return the largest ratio of t(n) to the least t(n') with n' >= n, and its n."""
     later = np.minimum.accumulate(np.array(times)[::-1])[::-1]
     k = int(np.argmax(np.array(times) / later))
     return float(times[k] / later[k]), points[k]
 
 
 def jump(points: Sequence[int], times: Sequence[float]) -> tuple[float, int]:
-    """Return the largest ratio of t(n) / n at a point over the one before, and its n."""
+    """Return the largest ratio of t(n) / n at adjacent points, and the n of the second point."""
     each = np.array(times) / np.array(points)
     ratios = each[1:] / each[:-1]
     k = int(np.argmax(ratios))
@@ -310,7 +316,7 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def plot(records: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None:
-    """Plot t(n) over min over n' >= n of t(n'), one panel for each group and thread count."""
+    """Plot t(n) relative to the least t(n') with n' >= n, one panel per group and thread count."""
     from matplotlib.figure import Figure
 
     panels = list(dict.fromkeys((SWEEPS[r["sweep"]].group, r["threads"]) for r in records))
@@ -333,7 +339,7 @@ def plot(records: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None
 
 
 def main() -> None:
-    """Measure the sweeps of the named groups, and print or plot all of the file."""
+    """Measure the sweeps of the named groups, and print or plot all results of the file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("groups", nargs="*", choices=["products", "rows", "attention", []])
     parser.add_argument("--json", type=Path, required=True, help="sweeps are replaced or added")

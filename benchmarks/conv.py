@@ -1,13 +1,13 @@
-"""Single-thread convolutions at unknown batch and image size, beside OpenVINO and PyTorch.
+"""Single-thread convolutions at unknown batch and image size, compared to OpenVINO and PyTorch.
 
     python benchmarks/conv.py [resnet] [mobilenet] [crnn] [--only 3x3] [--rounds 5] [--quick]
                               [--target x86-64-v3]
 
-Every layer is compiled once, as convolution, bias and relu, and then runs on several batch and
-image sizes; so is the OpenVINO model, whose dims are dynamic too. Rounds call the contestants in
-turn, in CPU seconds of the process; ratios are medians of per-round ratios. Times include one
-Python call. The C library is told to keep memory, so that no contestant pays for fresh pages.
-``openvino`` and ``torch`` take part if they can be imported.
+Every layer (convolution, bias and relu) is compiled once and then runs on several batch and image
+sizes. The OpenVINO model also has dynamic dims and is compiled once. Rounds call the engines
+alternately. Times are CPU seconds of the process, including one Python call; ratios are medians of
+per-round ratios. The C library is configured to keep freed memory, so that no engine pays for page
+faults. ``openvino`` and ``torch`` are measured if they can be imported.
 """
 
 # The environment must be set before the libraries load.
@@ -62,7 +62,7 @@ class Layer:
         return f"{self.ic}->{self.oc} {kind}{self.kernel}x{self.kernel}{stride}"
 
     def flops(self, batch: int, image: tuple[int, int]) -> float:
-        """Multiplications and additions of one call."""
+        """Return the number of floating-point operations of one call."""
         reach = 2 * self.padding - self.kernel
         pixels = float(np.prod([(s + reach) // self.stride + 1 for s in image]))
         return 2.0 * batch * pixels * self.oc * self.ic / self.groups * self.kernel**2
@@ -80,7 +80,7 @@ def _crnn(ic: int, oc: int, image: tuple[int, int], kernel: int = 3, padding: in
     return Layer(ic, oc, kernel, 1, padding, 1, image)
 
 
-# The distinct layers of each network, at its usual image size.
+# The distinct layers of each network, at the usual image size of the network.
 NETWORKS: dict[str, list[Layer]] = {
     "resnet": [
         _plain(3, 64, 7, 224, 2),
@@ -115,7 +115,7 @@ NETWORKS: dict[str, list[Layer]] = {
 
 
 def points(layer: Layer) -> list[tuple[int, tuple[int, int]]]:
-    """(batch, image): the usual one, a larger one, and three smaller, odd ones."""
+    """Return (batch, image) pairs: the usual size, a larger one, and three smaller, odd ones."""
 
     def scaled(num: int, odd: bool) -> tuple[int, int]:
         height, width = (max(2, s * num // 7) for s in layer.image)
@@ -124,12 +124,12 @@ def points(layer: Layer) -> list[tuple[int, tuple[int, int]]]:
     return [(1, layer.image), (1, scaled(9, False)), (3, scaled(5, True))]
 
 
-QUICK = 5  # every so many layers are a sample
+QUICK = 5  # --quick measures every fifth layer
 Call = Callable[[np.ndarray], Callable[[], Any]]
 
 
 def ours(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call:
-    """This compiler."""
+    """Return a call of the program that tvm_disc compiles."""
     x = relay.var("x", shape=(relay.Any(), layer.ic, relay.Any(), relay.Any()), dtype="float32")
     y = relay.nn.conv2d(
         x,
@@ -151,7 +151,10 @@ def ours(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call:
 
 
 def openvino(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call | None:
-    """OpenVINO, which runs oneDNN; the output tensor is given."""
+    """Return a call of OpenVINO, which runs oneDNN, with a preallocated output tensor.
+
+    Returns None if it is not installed.
+    """
     try:
         import openvino as ov
         from openvino import opset13 as ops
@@ -183,7 +186,7 @@ def openvino(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call | None:
 
 
 def pytorch(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call | None:
-    """PyTorch, eager."""
+    """Return a call of eager PyTorch, or None if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -205,7 +208,7 @@ def pytorch(layer: Layer, w: np.ndarray, bias: np.ndarray) -> Call | None:
 
 
 def seconds(call: Callable[[], Any], repeat: int) -> float:
-    """CPU seconds per call."""
+    """Return the CPU seconds per call."""
     start = time.process_time()
     for _ in range(repeat):
         call()
@@ -213,7 +216,7 @@ def seconds(call: Callable[[], Any], repeat: int) -> float:
 
 
 def measure(layer: Layer, rounds: int) -> list[dict[str, float]]:
-    """Print a line per point; the speed-ups over each peer."""
+    """Print a line per point, and return the speed-ups over each peer."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal((layer.oc, layer.ic // layer.groups, layer.kernel, layer.kernel))
     w, bias = w.astype("float32"), rng.standard_normal(layer.oc).astype("float32")

@@ -1,10 +1,11 @@
-"""Convolutions with channels last, summed directly and as products of pixels, in turn.
+"""Channels-last convolutions by two templates: direct summation, and a GEMM over pixels.
 
     python benchmarks/conv_direct.py [--only resnext] [--threads N]
 
-The channel window broadcasts input channels; the pixel GEMM brings rows together first (im2row).
-Both are made for the same layer with dynamic dims and constant weights; printed are GFLOP/s of the
-median call and their ratio, on one image and on four.
+The direct template broadcasts input channels. The GEMM over pixels first gathers the rows of each
+window (im2row). Both programs are compiled for the same layer with dynamic dims and constant
+weights, and are called alternately. Printed are the GFLOP/s of the median call and their ratio, on
+one image and on four.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tvm_disc import relay  # noqa: E402
 from tvm_disc.schedules.conv.channel_window import plan_channel_window  # noqa: E402
 from tvm_disc.schedules.conv.plan import plan_pixels  # noqa: E402
 
-# in, out, groups, kernel, stride, pixels of a side
+# (input channels, output channels, groups, kernel, stride, image side in pixels)
 Layer = tuple[int, int, int, int, int, int]
 LAYERS: Mapping[str, Sequence[Layer]] = {
     "resnet": [
@@ -54,7 +55,7 @@ ROUNDS = 15
 
 
 def weights_of(layer: Layer) -> np.ndarray:
-    """Random weights, so that results are of the inputs' order."""
+    """Return random weights, scaled so that results have the magnitude of the inputs."""
     ic, oc, groups, kernel, *_ = layer
     shape = (oc, ic // groups, kernel, kernel)
     made = np.random.default_rng(0).standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
@@ -62,7 +63,7 @@ def weights_of(layer: Layer) -> np.ndarray:
 
 
 def built(layer: Layer, threads: int, templates: Any = (), winograd: int = 0) -> Any:
-    """The layer and a relu, channels last; by minimal filtering only if that is asked for."""
+    """Return the layer and a relu, channels last; Winograd filtering is used only if requested."""
     ic, oc, groups, kernel, stride, _ = layer
     w = weights_of(layer)
     x = relay.var("x", shape=(relay.Any(), relay.Any(), relay.Any(), ic), dtype="float32")
@@ -75,7 +76,7 @@ def built(layer: Layer, threads: int, templates: Any = (), winograd: int = 0) ->
 
 
 def seconds(exes: Sequence[Any], x: np.ndarray) -> list[float]:
-    """Medians of calls by turns."""
+    """Return the median seconds of the calls, which alternate."""
     times: list[list[float]] = [[] for _ in exes]
     for _ in range(ROUNDS):
         for exe, taken in zip(exes, times, strict=True):

@@ -1,11 +1,12 @@
-"""Dense 3x3 convolutions with channels last, summed directly and by minimal filtering, in turn.
+"""Dense channels-last 3x3 convolutions: direct summation against Winograd's minimal filtering.
 
     python benchmarks/conv_winograd.py [--target x86-64-v3] [--threads N]
 
-Every layer is made three times with dynamic dims and constant weights: without minimal filters,
-with F(2x2, 3x3) and with F(4x4, 3x3), those whatever the size. Printed are GFLOP/s of the median
-call, counted as direct sums, the ratios to the first, and the largest errors from float64 sums,
-over the largest result.
+Every layer is compiled three times with dynamic dims and constant weights: without Winograd, with
+F(2x2, 3x3) and with F(4x4, 3x3); the last two are used at all sizes. The three programs are called
+alternately. Printed are the GFLOP/s of the median call, with the operations of the direct sum, the
+ratios to the first program, and the largest errors against sums in float64, relative to the largest
+result.
 """
 
 # The environment must be set before the libraries load.
@@ -44,7 +45,9 @@ ASKED = (("conv", plan_winograd),)
 
 
 def error(got: np.ndarray, x: np.ndarray, w: np.ndarray) -> float:
-    """From sums in float64, after the relu, over the largest."""
+    """Return the largest error after the relu, against float64 sums, relative to the largest
+    result.
+    """
     wide = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     height, width = x.shape[1:3]
     expected = sum(

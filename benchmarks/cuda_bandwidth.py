@@ -1,13 +1,13 @@
-"""Element-wise and row kernels on a GPU, beside a copy on the device: part of its bandwidth.
+"""Element-wise and row kernels on a GPU, compared to a copy on the device: share of its bandwidth.
 
     python -m benchmarks.cuda_bandwidth [--target "cuda -arch=sm_90"] [--mib 1,32,256] [--torch]
 
-A program per operator serves every size. A time is that of as many calls as take 50 ms, one after
-the other in one stream, ended by reading one number behind them, so that it is the device's and not
-the caller's; the median of the rounds, in turns with the others. ``copy`` is the driver's from one
-place of the device to another, which moves as many bytes; with ``--torch``, PyTorch's ``clone`` and
-``torch.compile(dynamic=True)`` of the same operator run on the same tensors. Without a GPU it says
-so and ends with 2.
+One program per operator serves every size. A time is that of consecutive calls in one stream that
+take 50 ms. One element is read back after the last call, so that the time includes the work of the
+device. The programs alternate, and the median of the rounds is printed. ``copy`` is the driver's
+copy within the device, which moves the same number of bytes. With ``--torch``, PyTorch's ``clone``
+and ``torch.compile(dynamic=True)`` of the same operator run on the same tensors. Without a GPU the
+command prints an error and exits with 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Timed = Callable[[], Any]
 
 
 def programs() -> dict[str, Any]:
-    """Operators over a matrix of any number of rows, each moving it in and out once."""
+    """Return operators over a matrix of any number of rows; each reads and writes it once."""
     x = relay.var("x", shape=(relay.Any("rows"), COLUMNS), dtype="float32")
     one = relay.const(np.ones(COLUMNS, "float32"))
     return {
@@ -43,7 +43,7 @@ def programs() -> dict[str, Any]:
 
 
 def peers() -> dict[str, Any]:
-    """The same in PyTorch."""
+    """Return the same operators in PyTorch."""
     import torch
 
     one = torch.ones(COLUMNS, device="cuda")
@@ -60,7 +60,7 @@ def peers() -> dict[str, Any]:
 
 
 def seconds(call: Timed, finish: Callable[[Any], Any]) -> float:
-    """Of one call, on the device."""
+    """Return the seconds of one call on the device."""
     finish(call())
     count, spent = 1, 0.0
     while True:
@@ -75,10 +75,10 @@ def seconds(call: Timed, finish: Callable[[Any], Any]) -> float:
 
 
 def contestants(exe: Any, rows: int, peer: Any) -> dict[str, tuple[Timed, Callable[[Any], Any]]]:
-    """Our program, and PyTorch's, on tensors of the device."""
+    """Return the programs of tvm_disc and PyTorch, on tensors of the device."""
     host = np.random.default_rng(0).standard_normal((rows, COLUMNS)).astype("float32")
     there, last = exe._main.sent(host), exe._main.sent(np.zeros(1, "float32"))
-    # Reading anything waits for all that is before it in the stream.
+    # Reading an element waits for all earlier work of the stream.
     found = {"disc": (lambda: exe(there), lambda out: exe._main.fetched(last))}
     if peer is not None:
         import torch
@@ -89,7 +89,7 @@ def contestants(exe: Any, rows: int, peer: Any) -> dict[str, tuple[Timed, Callab
 
 
 def main() -> int:
-    """A line for each operator and size."""
+    """Print a line for each operator and size."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--mib", default="1,32,256", help="of the operand")

@@ -1,11 +1,12 @@
-"""What a call of a program for a GPU costs its caller: launches, and what is beside them.
+"""Host time of a call of a GPU program: per kernel launch, and per call without a kernel.
 
     python -m benchmarks.cuda_launch [--target "cuda -arch=sm_90"] [--kernels 1,4,16] [--graphs]
 
-Programs of one, four and sixteen kernels over a few elements: nothing waits for the device, so that
-the time of a call is the host's. A line through the three gives microseconds for each kernel, and
-for a call without one; the median of the rounds, in turns. ``--graphs`` launches each call as a
-CUDA graph. Without a GPU it says so and ends with 2.
+Programs of one, four and sixteen kernels run on a few elements. Nothing waits for the device, so
+that the time of a call is host time. A line fitted through the three times gives the microseconds
+per kernel and of a call without a kernel. The programs alternate, and the median of the rounds is
+printed. ``--graphs`` launches each call as a CUDA graph. Without a GPU the command prints an error
+and exits with 2.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CALLS, ROUNDS, ROWS = 200, 15, 4
 
 
 def chain(count: int) -> Any:
-    """So many kernels that cannot be one: sums along rows and columns in turn."""
+    """Return ``count`` kernels that cannot be fused: prefix sums along alternating axes."""
     x = relay.var("x", shape=(relay.Any("n"), 8), dtype="float32")
     y: Any = x
     for k in range(count):
@@ -36,23 +37,23 @@ def chain(count: int) -> Any:
 
 
 def line(counts: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
-    """(of a kernel, of a call) by least squares."""
+    """Return (time per kernel, time per call) by least squares."""
     slope, start = np.polyfit(counts, times, 1)
     return float(slope), float(start)
 
 
 def seconds(exe: Any, there: Any) -> float:
-    """Of one call, as its caller sees it."""
+    """Return the seconds of one call, as its caller measures them."""
     begin = time.perf_counter()
     for _ in range(CALLS):
         last = exe(there)
     spent = time.perf_counter() - begin
-    exe._main.fetched(last)  # the next round begins with nothing left to do
+    exe._main.fetched(last)  # wait, so that the next round starts on an idle device
     return spent / CALLS
 
 
 def main() -> int:
-    """A line for each program, and what follows from them."""
+    """Print a line for each program, and the fitted times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--kernels", default="1,4,16")

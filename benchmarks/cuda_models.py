@@ -1,16 +1,17 @@
-"""Whole models on a GPU beside PyTorch: eager, and ``torch.compile`` with dynamic shapes.
+"""Whole models on a GPU, compared to PyTorch: eager, and ``torch.compile`` with dynamic shapes.
 
     python -m benchmarks.cuda_models bert|gpt2|resnet50|decoder [--target T] [--tf32] [--half]
         [--lock FILE] [--records FILE]
 
 The weights are random, the types float32, or bfloat16 with ``--half``. Our program is built once
-from the exported module; ``torch.compile(dynamic=True)`` compiles the same module with the dims
-marked as unbacked, so that it cannot specialise on a size (or, where it refuses that, as dynamic;
-the table says which). Each shape is timed in turns: calls that take 30 ms one after the other,
-ended by a synchronisation; median of the rounds. ``host`` is the time until the last call returned,
-``graph`` our program with CUDA graphs. Results are compared with eager's. ``--lock`` is a file that
-is locked while the GPU is timed, so that several of these can compile at once. Without a GPU it
-says so and ends with 2.
+from the exported module; ``torch.compile(dynamic=True)`` compiles the same module. Its dims are
+marked as unbacked, so that PyTorch cannot specialise on a size; if it refuses this, they are marked
+as dynamic. The table prints which mark is used. The engines alternate at each shape. A time is that
+of consecutive calls that take 30 ms, including a final synchronisation; the median of the rounds is
+printed. ``host`` is the time until the last call returns, ``graph`` our program with CUDA graphs.
+Results are compared with those of eager PyTorch. ``--lock`` is a file that is locked while the GPU
+is timed, so that several of these commands can compile at the same time. Without a GPU the command
+prints an error and exits with 2.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Call = Callable[[], Any]
 
 
 def decoder() -> Any:
-    """One step of a LLaMA-like decoder: hidden states [b, 1, 768] over caches [b, 4, s, 64]."""
+    """Return one step of a LLaMA-like decoder: states [b, 1, 768] over caches [b, 4, s, 64]."""
     import torch
     from torch import nn
 
@@ -95,7 +96,7 @@ class Model:
 
 
 def model_of(name: str) -> Model:
-    """The model of a name."""
+    """Return the model of a name."""
     import torch
     from torch.export import Dim
 
@@ -133,7 +134,7 @@ def model_of(name: str) -> Model:
 
 
 def halved(model: Model) -> Model:
-    """The model in bfloat16; inputs that are no floats are unchanged."""
+    """Return the model in bfloat16; inputs that are not floating-point are unchanged."""
     import torch
 
     def cast(args: Any) -> Any:
@@ -148,12 +149,12 @@ def halved(model: Model) -> Model:
 
 
 def moved(args: Any, device: str) -> Any:
-    """The arguments on a device."""
+    """Return the arguments on a device."""
     return [moved(a, device) for a in args] if isinstance(args, (list, tuple)) else args.to(device)
 
 
 def ours(name: str, model: Model, target: str, options: Any) -> Any:
-    """Our program of a model, from its export."""
+    """Return the program that tvm_disc builds from a model's export."""
     import torch
 
     import tvm_disc
@@ -167,7 +168,7 @@ def ours(name: str, model: Model, target: str, options: Any) -> Any:
 
 
 def theirs(model: Model, sample: tuple[Any, ...]) -> tuple[str, Any]:
-    """(which marks, the module under ``torch.compile``), compiled for the sample."""
+    """Return (marks of the dims, the module under ``torch.compile``), compiled for the sample."""
     import torch
     from torch._dynamo import decorators
 
@@ -188,7 +189,7 @@ def theirs(model: Model, sample: tuple[Any, ...]) -> tuple[str, Any]:
 
 
 def timed(call: Call) -> tuple[float, float]:
-    """(seconds of a call, seconds until it returns), over a sample of calls."""
+    """Return (seconds of a call, seconds until the call returns), over a sample of calls."""
     import torch
 
     call()
@@ -208,7 +209,7 @@ def timed(call: Call) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Hold the lock of a file; without a path do nothing."""
+    """Hold the lock of a file; do nothing if the path is empty."""
     if not path:
         yield
         return
@@ -218,13 +219,13 @@ def locked(path: str) -> Iterator[None]:
 
 
 def flat(out: Any) -> list[Any]:
-    """The tensors of a result."""
+    """Return the tensors of a result."""
     parts = out.values() if isinstance(out, dict) else out
     return [out] if hasattr(out, "shape") else [t for part in parts for t in flat(part)]
 
 
 def error_of(found: Any, wanted: Any) -> float:
-    """The largest difference of two results, relative to the largest element."""
+    """Return the largest difference of two results, relative to the largest element."""
     import torch
 
     worst = 0.0
@@ -237,7 +238,7 @@ def error_of(found: Any, wanted: Any) -> float:
 
 
 def breakdown(call: Call) -> str:
-    """Microseconds of PyTorch's kernels in a call: products and attention, others, and the host.
+    """Return PyTorch's times of a call: kernels of products and attention, other kernels, host.
 
     These are the columns of table 2 of DISC (Zhu et al., 2021).
     """
@@ -277,7 +278,7 @@ def compare(name: str, model: Model, programs: dict[str, Any], lock: str) -> Any
 
 
 def line(calls: dict[str, Any], programs: dict[str, Any], args: Any, lock: str) -> str:
-    """The times of one shape, and the largest error of our programs."""
+    """Return the times of one shape, and the largest error of our programs."""
     import tvm_ffi
 
     own = [tvm_ffi.from_dlpack(t) for t in flat(args)]
@@ -297,7 +298,7 @@ def line(calls: dict[str, Any], programs: dict[str, Any], args: Any, lock: str) 
 
 
 def main() -> int:
-    """A line for each shape, in milliseconds."""
+    """Print a line for each shape, in milliseconds."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("name", choices=tuple(SHAPES))
     parser.add_argument("--target", default="cuda")

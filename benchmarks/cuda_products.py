@@ -3,12 +3,13 @@
     python -m benchmarks.cuda_products --records FILE [--dtype bfloat16] [--tf32] [--target T]
         [--budget SECONDS] [--torch] [--bert]
 
-``tune`` times the variants of ``x[m, k] @ w[n, k].T`` by the driver's events and keeps them in the
-file, which ``Options(records=...)`` reads. The table has microseconds: the best generated kernel
-and its variant, cuBLASLt as the program calls it, and with ``--torch`` PyTorch's ``matmul``, timed
-with its events. ``ratio`` is cuBLASLt over the best generated kernel, whose geometric mean is
+``tune`` times the variants of ``x[m, k] @ w[n, k].T`` with the driver's events and writes records
+to the file, which ``Options(records=...)`` reads. The table has microseconds: the best generated
+kernel and its variant, cuBLASLt as the program calls it, and with ``--torch`` PyTorch's ``matmul``,
+timed with its events. ``ratio`` is cuBLASLt over the best generated kernel, whose geometric mean is
 printed last. ``--bert`` times the dense layers of BERT-base for 16 sequences of 5 to 128 tokens,
-the workload of DietCode (Zheng et al., MLSys 2022). Without a GPU it says so and ends with 2.
+the workload of DietCode (Zheng et al., MLSys 2022). Without a GPU the command prints an error and
+exits with 2.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LIBRARY = "cublaslt"
 
 
 def module(products: Sequence[tuple[int, int]], dtype: str = "float32") -> Any:
-    """The products ``x[m, k] @ w[n, k].T``, with the weights as inputs, in one program."""
+    """Return one program of the products ``x[m, k] @ w[n, k].T``, with the weights as inputs."""
     inputs: dict[str, Any] = {}
     results = []
     for n, k in products:
@@ -50,13 +51,13 @@ def module(products: Sequence[tuple[int, int]], dtype: str = "float32") -> Any:
 
 
 def key_of(n: int, k: int, dtype: str, options: Options, target: str) -> str:
-    """The key of a product's records."""
+    """Return the key of a product's records."""
     front = prepare(module([(n, k)], dtype), None, target, (), options, Trace(0, None))
     return group_key(front.programs[0].kernels[0].group)
 
 
 def read(path: Path) -> dict[tuple[str, int], dict[str, float]]:
-    """(group, rows) -> variant -> nanoseconds, the least of each."""
+    """Return (group, rows) -> variant -> least nanoseconds."""
     found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -68,7 +69,7 @@ def read(path: Path) -> dict[tuple[str, int], dict[str, float]]:
 
 
 def theirs(n: int, k: int, m: int, dtype: str, tf32: bool) -> float:
-    """Microseconds of PyTorch's product, by its events."""
+    """Return the microseconds of PyTorch's product, timed with its events."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -88,8 +89,9 @@ def theirs(n: int, k: int, m: int, dtype: str, tf32: bool) -> float:
 def show(
     n: int, k: int, times: dict[int, dict[str, float]], peer: Callable[[int], float] | None
 ) -> list[float]:
-    """Print the lines of a product, and return its ratios; ``peer`` times PyTorch for a number of
-    rows.
+    """Print the lines of a product, and return its ratios.
+
+    ``peer`` times PyTorch for a number of rows.
     """
     ratios = []
     for m in sorted(times):

@@ -1,15 +1,15 @@
-"""One step of a decoder over a cache that grows, beside other engines.
+"""One step of a decoder over a growing cache, compared to other engines.
 
     python benchmarks/decode.py export FOLDER [MODEL ...]   # needs torch, transformers, onnxscript
     python benchmarks/decode.py run FOLDER [MODEL ...] \\
         --peer onnxruntime=PYTHON --peer openvino=PYTHON
-    python benchmarks/decode.py host FOLDER                 # microseconds beside the kernels
+    python benchmarks/decode.py host FOLDER                 # microseconds outside of kernels
 
-`gpt2` (124 million weights) and `llama` (12 layers, 768 wide, 12 heads over 4 of keys and values,
-rotary embeddings, RMS norm) of random weights, as PyTorch exports them to ONNX: ids, a mask, keys
-and values of every layer and sequence so far in, scores and the grown cache out. `tiny` is GPT-2
-of 12 layers, 32 wide, of which most time is not spent in kernels. Engines and tables are those of
-``full_models.py``.
+The models have random weights and are exported by PyTorch to ONNX. `gpt2` has 124 million weights.
+`llama` has 12 layers of width 768, 12 query heads, 4 key and value heads, rotary embeddings and RMS
+norm. Inputs are token ids, a mask, and the keys and values of every layer; results are logits and
+the grown cache. `tiny` is GPT-2 of 12 layers of width 32, which spends most of its time outside of
+kernels. Engines and tables are those of ``full_models.py``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ sys.path[:0] = [str(ROOT)]
 
 LAYERS, TURN_S, TOLERANCE = 12, 0.3, 1e-4
 WIDTHS = {"gpt2": 768, "llama": 768, "tiny": 32}
-HEADS = {"gpt2": (12, 64), "llama": (4, 64), "tiny": (2, 16)}  # of keys and values; their depth
+HEADS = {"gpt2": (12, 64), "llama": (4, 64), "tiny": (2, 16)}  # (key and value heads, head size)
 POINTS = tuple((b, past) for b in (1, 4) for past in (1, 16, 128, 1024))
 
 
 def inputs_of(name: str, batch: int, past: int) -> dict[str, np.ndarray]:
-    """Ids, a mask, and the cache."""
+    """Return token ids, a mask, and the cache."""
     rng = np.random.default_rng(batch + past)
     heads, depth = HEADS[name]
     shape = (batch, heads, past, depth)
@@ -46,7 +46,7 @@ def inputs_of(name: str, batch: int, past: int) -> dict[str, np.ndarray]:
 
 
 def module_of(name: str) -> Any:
-    """The PyTorch module of a step."""
+    """Return the PyTorch module of a step."""
     import torch
     import transformers
     from torch import nn
@@ -105,7 +105,7 @@ def export(name: str, folder: Path) -> None:
 
 
 def compare(name: str, path: Path, pythons: dict[str, str], rounds: int, points: Any) -> None:
-    """One model's table."""
+    """Print the table of one model."""
     from benchmarks.full_models import served
     from tvm_disc.bench.compare import ComparisonEffort, Engine, measure
     from tvm_disc.bench.points import Case
@@ -124,7 +124,7 @@ def compare(name: str, path: Path, pythons: dict[str, str], rounds: int, points:
 
 
 def host(path: Path) -> None:
-    """Where the time of a step goes."""
+    """Print the times of a step inside and outside of kernels."""
     import tvm_disc
 
     exe = tvm_disc.build(str(path), options=tvm_disc.Options(threads=1))
@@ -136,7 +136,7 @@ def host(path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Export, run, or look at the host's part."""
+    """Export, run, or measure the host's part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=("export", "run", "host"))
     parser.add_argument("words", nargs="+", help="FOLDER [MODEL ...]")

@@ -1,9 +1,9 @@
-"""Compile a dynamic model once, run every recorded case, and time it beside TVM's Relax VM.
+"""Compile a dynamic model once, run every recorded case, and compare it to TVM's Relax VM.
 
-``make demo`` runs this on BERT, ``make bench`` on all recorded models.  Both programs are compiled
+``make demo`` runs this on BERT, ``make bench`` on all recorded models. Both programs are compiled
 from the same imported Relax module for this machine's CPU, take and return TVM tensors, and are
-called in turn (ours, theirs, ours, theirs ...); a time is the median over the rounds.  A program
-that gives a wrong answer on a case is not timed on it.
+called alternately. A time is the median over the rounds. A program that returns a wrong result on a
+case is not timed on this case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Read once, when TVM's library loads.
+# TVM reads the variable once, when its library loads.
 os.environ.setdefault("TVM_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 
 import numpy as np
@@ -47,14 +47,14 @@ class Case:
     outputs: list[np.ndarray] = field(default_factory=list)
 
     def shape(self) -> str:
-        """The inputs' shapes; one stands for several that are equal."""
+        """Return the shapes of the inputs as text; equal shapes are printed once."""
         shapes = dict.fromkeys("x".join(map(str, a.shape)) for a in self.inputs.values())
         return ", ".join(shapes)
 
 
 @dataclass
 class Row:
-    """What was measured on one case; seconds are None where a program did not run."""
+    """Measurements of one case; seconds are None if a program did not run."""
 
     shape: str
     error: float
@@ -64,7 +64,9 @@ class Row:
 
 
 def read_cases(path: Path, names: Sequence[str]) -> list[Case]:
-    """The cases of a file with arrays ``<case>.<name>``; what is no input is an output."""
+    """Return the cases of a file with arrays ``<case>.<name>``; arrays that are not inputs are
+    outputs.
+    """
     cases: dict[int, Case] = {}
     with np.load(path) as arrays:
         for key in arrays.files:
@@ -78,7 +80,7 @@ def read_cases(path: Path, names: Sequence[str]) -> list[Case]:
 
 
 def relax_vm(mod: relay.IRModule) -> Program:
-    """TVM's own way: its default pipeline for the target, its virtual machine."""
+    """Return the program of TVM's default pipeline for the target, on its virtual machine."""
     from tvm import relax
 
     target = tvm.target.Target(host_target())
@@ -88,12 +90,12 @@ def relax_vm(mod: relay.IRModule) -> Program:
 
 
 def tensors(case: Case, names: Sequence[str]) -> list[Any]:
-    """The inputs in order, as TVM tensors."""
+    """Return the inputs in order, as TVM tensors."""
     return [tvm.runtime.tensor(case.inputs[name]) for name in names]
 
 
 def leaves(value: Any) -> list[np.ndarray]:
-    """The arrays of a result, tuples flattened."""
+    """Return the arrays of a result, with tuples flattened."""
     if hasattr(value, "numpy"):
         return [value.numpy()]
     if isinstance(value, np.ndarray):
@@ -102,7 +104,7 @@ def leaves(value: Any) -> list[np.ndarray]:
 
 
 def compare(outputs: Sequence[np.ndarray], case: Case) -> tuple[float, bool]:
-    """The largest absolute error, and whether all outputs are within the tolerance."""
+    """Return the largest absolute error, and whether all outputs are within the tolerance."""
     if [o.shape for o in outputs] != [e.shape for e in case.outputs]:
         return float("inf"), False
     pairs = list(zip(outputs, case.outputs, strict=True))
@@ -112,7 +114,7 @@ def compare(outputs: Sequence[np.ndarray], case: Case) -> tuple[float, bool]:
 
 
 def one_line(error: Exception) -> str:
-    """An exception in at most 100 characters."""
+    """Return an exception as text of at most 100 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:100]
 
@@ -121,7 +123,10 @@ def one_line(error: Exception) -> str:
 
 
 def probe(name: str) -> None:
-    """Run every case on the Relax VM; in a process of its own, since it may not survive."""
+    """Run every case on the Relax VM.
+
+    This is done in a separate process, because the VM may crash.
+    """
     mod = relay.parse((MODELS / f"{name}.relay").read_text(encoding="utf-8"))
     names = [p.name_hint for p in mod["main"].params]
     program = relax_vm(mod)
@@ -134,7 +139,7 @@ def probe(name: str) -> None:
 
 
 def probe_report(name: str, count: int) -> list[str]:
-    """Per case, why the Relax VM cannot be timed on it; empty where it can."""
+    """Return for each case why the Relax VM cannot be timed on it, or an empty text."""
     argv = [sys.executable, __file__, "--probe", name]
     try:
         done = subprocess.run(
@@ -156,7 +161,7 @@ def probe_report(name: str, count: int) -> list[str]:
 
 
 def paired_seconds(programs: Sequence[Program], args: Sequence[Any], rounds: int) -> list[float]:
-    """The median seconds per call of each program, called in turn."""
+    """Return the median seconds per call of each program; the programs alternate."""
     calls = []
     for program in programs:
         program(*args)
@@ -172,7 +177,7 @@ def paired_seconds(programs: Sequence[Program], args: Sequence[Any], rounds: int
 
 
 def seconds(program: Program, args: Sequence[Any], calls: int) -> float:
-    """Seconds per call of one run of ``calls`` calls."""
+    """Return the seconds per call, from ``calls`` consecutive calls."""
     start = time.perf_counter()
     for _ in range(calls):
         program(*args)
@@ -180,7 +185,7 @@ def seconds(program: Program, args: Sequence[Any], calls: int) -> float:
 
 
 def measure(ours: Program, theirs: Program | None, names: Sequence[str], case: Case, n: int) -> Row:
-    """One row of the table; ``theirs`` is None where the Relax VM does not run."""
+    """Return one row of the table; ``theirs`` is None if the Relax VM does not run."""
     args = tensors(case, names)
     error, right = compare(leaves(ours(*args)), case)
     running = [p for p in (ours if right else None, theirs) if p is not None]
@@ -202,7 +207,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Shape, error, both times, and how many times faster ours is."""
+    """Return the table: shape, error, both times, and the speed-up of tvm_disc."""
     lines = [("shape", "largest error", "ours ms", "Relax VM ms", "x faster")]
     for row in rows:
         faster = f"{row.theirs / row.ours:.1f}" if row.ours and row.theirs else "-"
@@ -219,7 +224,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def busy() -> str:
-    """A warning if other processes compete for the processors, which delays parallel kernels."""
+    """Return a warning if other processes compete for the cores, which delays parallel kernels."""
     processors = os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load <= 0.75 * processors:
@@ -230,7 +235,7 @@ def busy() -> str:
 
 
 def demo(name: str, rounds: int) -> bool:
-    """Compile, check and time one model; whether every case agrees."""
+    """Compile, check and time one model; return whether every case agrees."""
     mod = relay.parse((MODELS / f"{name}.relay").read_text(encoding="utf-8"))
     start = time.perf_counter()
     exe = tvm_disc.build(mod)
@@ -258,7 +263,7 @@ def demo(name: str, rounds: int) -> bool:
 
 
 def main() -> int:
-    """The command line; exit code 1 if any case disagrees."""
+    """Run the command; the exit code is 1 if any case disagrees."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     known = sorted(path.stem for path in MODELS.glob("*.relay"))
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")

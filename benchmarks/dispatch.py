@@ -1,4 +1,4 @@
-"""What dispatch loses against the best variant, on shapes that were never measured.
+"""Time lost by dispatch against the best variant, on shapes that were not measured for tuning.
 
     python benchmarks/dispatch.py compile --dir DIR [--cases dense,softmax]
     python benchmarks/dispatch.py measure --dir DIR [--budget SECONDS]
@@ -8,24 +8,27 @@
     python benchmarks/dispatch.py calibrate --dir DIR
     python benchmarks/dispatch.py constants --dir DIR --processor [--points 16]
 
-``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
-and ``held`` (never learned from); it continues where it stopped, and begins at once where
-``compile`` went before. The held-out shapes are timed six times: the first times say which variant
-is best, the others what each takes, because the least of many noisy times lies below every true
-one. A point is timed for seconds, and the passes are minutes apart: what another process does to
-one variant at one point lasts that long, so of the five the median counts.
-``report`` grows the trees and prints, for the held-out shapes, the time lost against the best
-variant: by the tuned tree, by the untuned one (the analytical model alone) and by the best single
-variant; and by how much the best variant's times differ. ``cost`` counts the instructions
-that the questions add on the longest way to a variant, and times them where the variants' bodies
-are empty. ``sizes`` compares saved programs with those
-of one variant for each kernel. ``calibrate`` fits the analytical model to the times of ``tune``
-and writes the file of the target's level (``DISC_TARGET``) among the shipped records, or with
-``--processor`` that of its processor alone; with
-``--serial`` to serial runs only, on a machine of another level whose threads are known already.
-``constants`` does all that a new processor needs: it measures what is missing of ``tune`` alone,
-and then fits. Started again, it continues.
-``report --serial`` leaves out threads, of which a busy machine tells nothing.
+``measure`` times every variant of every case on two sets of shapes: ``tune``, from which dispatch
+trees are grown, and ``held``, the held-out shapes. An interrupted run continues where it stopped;
+``compile`` compiles the variants beforehand. The held-out shapes are timed six times. The first
+times select the best variant, and the other five give the time of each variant, because the least
+of many noisy times is below the true time. The six passes are minutes apart, because another
+process can disturb a variant at one point for seconds; the median of the five is used.
+
+``report`` grows the trees and prints for the held-out shapes the time lost against the best
+variant: by the tuned tree, by the untuned tree (the analytical model alone) and by the best single
+variant. It also prints how much the times of the best variant differ between passes. With
+``--serial`` it leaves out threaded variants, whose times mean little on a busy machine.
+
+``cost`` counts the instructions that the tree adds on the longest path to a variant, and times the
+tree with variants whose bodies are empty. ``sizes`` compares the bytes of saved programs with those
+of programs with one variant per kernel.
+
+``calibrate`` fits the analytical model to the times of ``tune`` and writes the shipped file of the
+target's level (``DISC_TARGET``), or with ``--processor`` the file of its processor alone. With
+``--serial`` it fits only serial runs, for the level of another machine whose constants of threads
+are already known. ``constants`` does everything that a new processor needs: it measures the missing
+part of ``tune`` and then fits. If it is started again, it continues.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ from tvm_disc.tuning.tune import Tuned, measure_tasks
 
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()
-# What is held out is taken as it is measured.
+# More precise than for tuning: the held-out times are the reference.
 CAREFUL = Effort(20, disagreement=0.005, most_rounds=80, hopeless=1.6, patience_s=3.0, odd=0)
 AGAIN = ("again", "again2", "again3", "again4", "again5")
 PASSES = (("tune", TUNE), ("held", CAREFUL), *((name, CAREFUL) for name in AGAIN))
@@ -71,7 +74,7 @@ PASSES = (("tune", TUNE), ("held", CAREFUL), *((name, CAREFUL) for name in AGAIN
 def measure(
     cases: list[Prepared], folder: Path, budget_s: float | None, passes: Any = PASSES
 ) -> bool:
-    """Time what is missing; whether everything is there."""
+    """Time the variants and points that have no record; return whether all have one."""
     folder.mkdir(parents=True, exist_ok=True)
     deadline = None if budget_s is None else time.monotonic() + budget_s
     left = 0
@@ -86,7 +89,7 @@ def measure(
 
 
 def keep_code(cases: list[Prepared], folder: Path) -> None:
-    """Compile the variants, so that measuring begins at once."""
+    """Compile the variants, so that ``measure`` can begin at once."""
     for p in cases:
         machine = p.front.machine
         spaces = [(p.task.group, p.task.variants)]
@@ -98,7 +101,7 @@ def keep_code(cases: list[Prepared], folder: Path) -> None:
 
 
 def losses(choice: Choice, p: Prepared, dims: Any, times: Any, best: Any) -> np.ndarray:
-    """Time lost by a choice at each point, over the best variant's time there."""
+    """Return the relative time lost by a choice at each point, against the best variant's time."""
     keys = [v.key for v in p.task.variants]
     points = dict(zip(p.task.group.symbols(), dims.T, strict=True))
     asked = table(choice.features, points, len(dims))
@@ -112,7 +115,7 @@ def losses(choice: Choice, p: Prepared, dims: Any, times: Any, best: Any) -> np.
 
 
 def report(cases: list[Prepared], folder: Path, serial: bool) -> None:
-    """The tables, of serial runs only if wanted."""
+    """Print the tables; with ``serial`` of serial variants only."""
     print("| case | variants | depth | tuned: mean, p95 lost | untuned | one variant | noise |")
     print("|---|---|---|---|---|---|---|")
     names = ("tuned", "untuned", "one", "noise")
@@ -156,7 +159,10 @@ def report(cases: list[Prepared], folder: Path, serial: bool) -> None:
 
 
 def typical(passes: list[np.ndarray]) -> np.ndarray:
-    """The median of several timings of points x variants, without what moved whole points."""
+    """Return the median of several timings of points x variants.
+
+    A factor that is common to all variants of a point in one pass is removed first.
+    """
     logs = [np.log(times) for times in passes]
     levels = [np.nanmedian(log, axis=1, keepdims=True) for log in logs]
     own = np.median([log - level for log, level in zip(logs, levels, strict=True)], axis=0)
@@ -164,7 +170,10 @@ def typical(passes: list[np.ndarray]) -> np.ndarray:
 
 
 def noise(first: np.ndarray, again: np.ndarray) -> np.ndarray:
-    """How far the best variant's first time is off at each point, beyond what moved all alike."""
+    """Return the relative difference of the best variant's first time at each point.
+
+    A change that is common to all variants of the point is not counted.
+    """
     best = np.nanargmin(first, axis=1)
     apart = np.log(again / first)
     own = apart[np.arange(len(best)), best] - np.nanmedian(apart, axis=1)
@@ -176,7 +185,7 @@ def _cell(lost: np.ndarray) -> str:
 
 
 def choice_of(p: Prepared, folder: Path) -> tuple[Choice, str]:
-    """By the records in the folder, else as an untuned build would."""
+    """Return a choice from the records in the folder, or the untuned choice if there are none."""
     learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
     given = (p.task.group, p.task.variants, Solver(), p.front.machine.model)
     tuned = choose_measured(*given, learned)
@@ -184,7 +193,7 @@ def choice_of(p: Prepared, folder: Path) -> tuple[Choice, str]:
 
 
 def cost(cases: list[Prepared], folder: Path) -> None:
-    """What the questions cost where every variant's body is empty."""
+    """Print the cost of the decision trees, measured with empty bodies of variants."""
     print("| case | variants | questions | instructions | ns |")
     print("|---|---|---|---|---|")
     for p in cases:
@@ -196,7 +205,7 @@ def cost(cases: list[Prepared], folder: Path) -> None:
 
 
 def sizes(cases: list[Prepared], folder: Path) -> None:
-    """How much larger programs are than with one variant for each kernel."""
+    """Print the sizes of programs relative to programs with one variant per kernel."""
     records = folder / "tune.jsonl"
     options = Options(records=records if records.is_file() else None)
     print("| program | kernels | variants | bytes | one variant each | growth |")
@@ -222,13 +231,13 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
     machine = cases[0].front.machine
     mcpu = str(cases[0].front.target.attrs["mcpu"])
     name = mcpu if processor else LEVELS[machine.isa]
-    # Sizes are no level's: they come from the description of a machine.
+    # `near_bytes` is a size of a machine's caches and does not belong to a level.
     fixed = (*(OF_THREADS if serial else ()), *(() if processor else ("near_bytes",)))
     speeds = [shipped(p.stem)["model"] for p in FOLDER.glob("*.json")]
     others = [replace(machine.model, **found) for found in speeds if "op_ns" in found]
     starts = [machine.model, *others]
     starts = list(dict.fromkeys(starts if serial else [CostModel(), *starts]))
-    # What a call of a library takes depends on more than the sizes: never, until it is measured.
+    # A fit may end in a local minimum: start from several models, and keep the best result.
     found = [calibrate(samples, s, fixed) for s in starts]
     before, after = (
         [float(np.mean([s.score(m) for s in samples])) for m in models]
@@ -245,7 +254,7 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "what", choices=("compile", "measure", "report", "cost", "sizes", "calibrate", "constants")

@@ -1,4 +1,4 @@
-"""Programs of one kernel, of which the dispatch benchmark measures every variant."""
+"""Programs of one kernel; the dispatch benchmark measures all their variants."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Case:
     listed: tuple[tuple[int, ...], ...] = ()
 
     def points(self, count: int, seed: int) -> list[tuple[int, ...]]:
-        """Dims drawn over the whole range, evenly over their logarithms."""
+        """Return random dims over the whole range, uniformly distributed in their logarithms."""
         rng = np.random.default_rng(seed)
         draws = np.exp(rng.uniform(0, np.log(np.array(self.high) + 1), (4 * count, len(self.high))))
         unique = dict.fromkeys(tuple(int(v) for v in row) for row in draws)
@@ -142,7 +142,9 @@ class Prepared:
     held: list[tuple[int, ...]]
 
     def library(self, folder: Path) -> Path:
-        """Where the code of the variants is kept, by what it is of."""
+        """Return the path of the compiled variants, which contains a hash of all that they
+        depend on.
+        """
         of = (self.case.name, template_hash(), asdict(context_of(self.front.target)))
         variants = [v.key for v in self.task.variants]
         digest = hashlib.sha256(repr((of, variants)).encode()).hexdigest()[:12]
@@ -150,7 +152,7 @@ class Prepared:
 
     @staticmethod
     def of(case: Case, tune_points: int, held_points: int) -> Prepared:
-        """Compile the case as far as its kernel."""
+        """Run the compiler on a case up to the planning of its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
         [task] = tasks_of(front, (), expose())
         tune_points *= 2 ** (len(case.high) - 1)  # more dims are a larger space

@@ -1,4 +1,6 @@
-"""What several variants cost: the instructions of a decision tree, and bytes of the library."""
+"""Cost of several variants per kernel: instructions of a decision tree, and bytes of the
+library.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ ROUNDS, CALLS = 41, 4000
 
 
 def hollow(choice: Choice) -> Choice:
-    """The choice with bodies that do nothing: what is left is the tree and what variants need."""
+    """Return the choice with empty bodies: the tree and the tests of the variants remain."""
     made = []
     for k, variant in enumerate(choice.variants):
         plan = replace(
@@ -52,12 +54,12 @@ def hollow(choice: Choice) -> Choice:
 
 def _nothing(number: int, asks_for_library: bool) -> Any:
     name = f"disc.nothing.{number}"
-    # A function of its own, which LLVM can neither see through nor take for another one.
+    # A separate function that LLVM can neither inline nor merge with another one.
     code = (
         f"define linkonce_odr i32 @{name}() noinline {{\n"
         f'  call void asm sideeffect "", "r"(i32 {number})\n  ret i32 0\n}}'
     )
-    if asks_for_library:  # that a library is there is what the variant needs
+    if asks_for_library:  # the variant tests whether a library is present
         code = f"{code}\n{vendor._library('s')}"
 
     def emit(body: Body) -> None:
@@ -70,7 +72,7 @@ def _nothing(number: int, asks_for_library: bool) -> Any:
 
 
 def tree_bench(group: Group, choice: Choice, machine: Machine, target: Any) -> Bench:
-    """Two functions that do nothing: the first at once, the second behind the tree."""
+    """Return two kernels without work: one calls the empty body directly, one through the tree."""
     tree = hollow(choice)
     safe = next((v for v in tree.variants if v.safe), tree.variants[0])
     at_once = Choice([replace(safe, plan=replace(safe.plan, needs=()))], Leaf(0))
@@ -78,14 +80,14 @@ def tree_bench(group: Group, choice: Choice, machine: Machine, target: Any) -> B
 
 
 def tree_instructions(bench: Bench) -> int:
-    """Instructions that the tree adds on its longest way to a variant."""
+    """Return the number of instructions that the tree adds on the longest path to a variant."""
     text = bench.module.inspect_source("asm")
     at_once, tree = (longest_path(text, f"__tvm_ffi_{name}") for name in bench.names)
     return tree - at_once
 
 
 def tree_ns(bench: Bench, dims: Sequence[int]) -> float:
-    """Nanoseconds that the tree adds at one shape: least times of alternating rounds."""
+    """Return the nanoseconds that the tree adds at one shape: least times of alternating rounds."""
     points = {s: np.float64(d) for s, d in zip(bench.group.symbols(), dims, strict=True)}
     tensors = local_session(bench).arguments(points)
     timers = [
@@ -102,12 +104,12 @@ def tree_ns(bench: Bench, dims: Sequence[int]) -> float:
 
 _LABEL = re.compile(r"^([.\w][\w.$]*):")
 _INSTRUCTION = re.compile(r"^\s+([a-z]\w*)(?:\s+(\S+))?")
-APART = ("disc.nothing.", ".look")  # the variants, and what runs once in the life of a process
+APART = ("disc.nothing.", ".look")  # not counted: variants, and code that runs once per process
 
 
 @dataclass
 class _Code:
-    """Functions as (instruction, its operand), and where every label is."""
+    """Assembly code: pairs (instruction, operand), and the position of every label."""
 
     lines: list[tuple[str, str]]
     labels: dict[str, int]
@@ -124,8 +126,9 @@ class _Code:
 
 
 def longest_path(text: str, name: str, apart: Sequence[str] = APART) -> int:
-    """Most instructions that one call of a function without loops can run, with its callees but
-    for those with a part of ``apart`` in their names.
+    """Return the largest number of instructions that one call of a loop-free function can execute.
+
+    Callees are included, except those with an element of ``apart`` in their names.
 
     Raises:
         ValueError: there is no such function.
@@ -155,12 +158,12 @@ def longest_path(text: str, name: str, apart: Sequence[str] = APART) -> int:
 
 
 def first_run(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The variant that a tree in JSON names first, as a tree of its own."""
+    """Return the first variant in a tree in JSON, as a tree of this variant alone."""
     return {"run": tree["run"]} if "run" in tree else first_run(tree["then"])
 
 
 def growth(source: Any, options: Options | None = None) -> tuple[int, int, int, int]:
-    """(kernels, variants, bytes of code, bytes with one variant for each kernel) of a program."""
+    """Return (kernels, variants, bytes of code, bytes with one variant per kernel) of a program."""
     options = options or Options()
     several = build(source, options=options)
     only = {key: first_run(tree) for key, tree in several.dispatch.items() if tree}
@@ -185,7 +188,7 @@ def _leaves(tree: Mapping[str, Any]) -> list[Any]:
 
 
 def _code_bytes(exe: Any, path: Path) -> int:
-    """Bytes of a saved program; its weights are the same in every variant of it."""
+    """Return the bytes of a saved program; the weights are equal in all programs compared."""
     exe.save(path)
     return path.stat().st_size
 

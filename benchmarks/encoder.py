@@ -1,7 +1,7 @@
-"""A transformer encoder of n layers as a Relax module, written the way importers write it.
+"""A transformer encoder of n layers as a Relax module, in the form that importers emit.
 
-Batch and length are symbols; every layer has attention, two layer norms and a GELU, with flattened
-matrix products and reshapes as in a module exported from PyTorch.
+Batch and length are symbols. Every layer has attention, two layer norms and a GELU, with matmuls
+over flattened rows and reshapes, as in a module exported from PyTorch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm.relax import op as R
 
 
 def encoder(layers: int, width: int = 16, heads: int = 2, positions: int = 64) -> Any:
-    """The module; its position table is sliced to the length, as BERT does."""
+    """Return the module; its position table is sliced to the length, as in BERT."""
     b, s = tirx.Var("b", "int64"), tirx.Var("s", "int64")
     rng = np.random.default_rng(layers)
 
@@ -55,7 +55,7 @@ def encoder(layers: int, width: int = 16, heads: int = 2, positions: int = 64) -
             rows = bb.emit(R.strided_slice(table, [1], [0], [s], [1]))
             v = bb.emit(R.add(x, rows))
             bias = bb.emit(R.expand_dims(mask, [1, 2]))
-            # The sum lost its shape: an importer would go on with what it knows.
+            # TVM infers no shape for the sum, so an importer states the shape that it knows.
             v = bb.match_cast(v, relax.TensorType([b, s, width], "float32"))
             for _ in range(layers):
                 v = layer(v, bias)

@@ -1,10 +1,10 @@
-"""Export tiny models of random weights from PyTorch, with reference inputs and outputs.
+"""Export tiny models with random weights from PyTorch, with reference inputs and outputs.
 
     python benchmarks/export_models.py tests/data/relax [model ...]
 
-Each model gives `<name>.json`, the Relax module as TVM's importer (that of ONNX with the repairs
-of `tvm_disc.frontends`) leaves it, and `<name>.npz`, inputs and outputs for several shapes. The
-tests read these files, so that they need neither PyTorch nor ONNX.
+For each model the command writes `<name>.json`, the Relax module of TVM's importer (that of ONNX
+with the repairs of `tvm_disc.frontends`), and `<name>.npz`, inputs and outputs for several shapes.
+The tests read these files, so that they need neither PyTorch nor ONNX.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VIT_SHAPES = ((1, 32, 32), (1, 37, 101), (3, 64, 24), (2, 48, 40), (1, 16, 16))
 
 @dataclass(frozen=True)
 class Model:
-    """A PyTorch module, how its inputs vary, and the shapes to record."""
+    """A PyTorch module, a generator of its inputs, and the shapes to record."""
 
     make: Callable[[], Any]
     inputs: Callable[[tuple[int, ...]], tuple[np.ndarray, ...]]
@@ -51,7 +51,7 @@ class Model:
 
 
 class Outputs(nn.Module):
-    """The first tensor of a transformers model's output."""
+    """A module that returns the first tensor of a transformers model's output."""
 
     def __init__(self, model: nn.Module, mask: bool = True, cache: bool = False) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Pixels(nn.Module):
 
 
 def config(cls: Any, **sizes: Any) -> Any:
-    """A configuration with eager attention."""
+    """Return a configuration with eager attention."""
     made = cls(**sizes)
     made._attn_implementation = "eager"
     return made
@@ -115,12 +115,14 @@ def vit(**named: Any) -> nn.Module:
 
 
 def vit_any_size() -> nn.Module:
-    """Its position table is interpolated to the size of the image, as for fine-tuning."""
+    """Return a ViT whose position table is interpolated to the size of the image."""
     return vit(interpolate_pos_encoding=True)
 
 
 class Cnn(nn.Module):
-    """Convolutions, batch norms, pooling, a residual of the same size, and global pooling."""
+    """A network of convolutions, batch norms, pooling, a residual connection, and global
+    pooling.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +141,7 @@ class Cnn(nn.Module):
 
 
 class Crnn(nn.Module):
-    """Text recognition: convolutions, columns as a sequence, a bidirectional LSTM, scores."""
+    """Text recognition: convolutions, then a bidirectional LSTM over the columns of the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +160,7 @@ class Crnn(nn.Module):
 
 
 def text(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """Token ids, and a mask with a ragged end."""
+    """Return token ids, and a mask with a different length per item."""
     rng = np.random.default_rng(sum(shape))
     ids = rng.integers(0, VOCABULARY, shape).astype("int64")
     mask = np.ones(shape, "int64")
@@ -167,7 +169,7 @@ def text(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 
 
 def image(channels: int) -> Callable[[tuple[int, ...]], tuple[np.ndarray, ...]]:
-    """Random pixels (b, channels, h, w)."""
+    """Return a generator of random pixels (b, channels, h, w)."""
 
     def make(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         rng = np.random.default_rng(sum(shape))
@@ -214,34 +216,34 @@ MODELS = {
 
 
 def dynamic_shapes(model: Model) -> tuple[dict[int, Any], ...]:
-    """The dims of every input for ``torch.export``."""
+    """Return the dims of every input for ``torch.export``."""
     dims = {name: Dim(name, min=lo, max=hi) for name, (lo, hi) in model.limits.items()}
     return tuple({axis: dims[name] for axis, name in axes.items()} for axes in model.dynamic)
 
 
 def sample(model: Model) -> tuple[Any, ...]:
-    """Example inputs; no dim is 0 or 1, which torch.export specialises."""
+    """Return example inputs without dims of 0 or 1, on which torch.export would specialise."""
     shape = next(s for s in reversed(model.shapes) if s[0] > 1)
     return tuple(torch.from_numpy(x) for x in model.inputs(shape))
 
 
 def seeded(name: str) -> Any:
-    """The PyTorch model, the same on every run."""
+    """Return the PyTorch model, with the same weights on every run."""
     torch.manual_seed(0)
     return MODELS[name].make().eval()
 
 
 def exported(name: str, module: Any) -> Any:
-    """The `torch.export` program."""
+    """Return the `torch.export` program."""
     model = MODELS[name]
     with torch.no_grad():
         return torch.export.export(module, sample(model), dynamic_shapes=dynamic_shapes(model))
 
 
 def to_onnx(name: str, module: Any, path: Path) -> Any:
-    """The ONNX model, written to ``path``."""
+    """Return the ONNX model, which is also written to ``path``."""
     model = MODELS[name]
-    if name == "crnn":  # torch.export unrolls a recurrence over one fixed length
+    if name == "crnn":  # torch.export would unroll the recurrence to a fixed length
         axes = dict(zip(model.names, model.dynamic, strict=True))
         torch.onnx.export(
             module, sample(model), str(path), input_names=list(model.names),
@@ -259,7 +261,7 @@ def to_onnx(name: str, module: Any, path: Path) -> Any:
 
 
 def export(name: str, folder: Path) -> None:
-    """Write one model's files."""
+    """Write the files of one model."""
     model, module = MODELS[name], seeded(name)
     record: dict[str, np.ndarray] = {}
     start = time.perf_counter()
@@ -289,7 +291,7 @@ def export(name: str, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Export the models named, or all."""
+    """Export the named models, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")

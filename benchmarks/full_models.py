@@ -1,18 +1,19 @@
-"""Models of real size, compiled once each, beside the engines that one would use instead.
+"""Models of real size, compiled once each, compared to other engines.
 
     python benchmarks/full_models.py export FOLDER     # needs torchvision, transformers, onnxscript
     python benchmarks/full_models.py run FOLDER \\
         --peer onnxruntime=PYTHON --peer openvino=PYTHON --peer torch=PYTHON
     python benchmarks/full_models.py run FOLDER --peer before=CHECKOUT
 
-BERT-base, GPT-2, ResNet-50 and convolutional networks of torchvision, of random weights, exported
-to ONNX with dynamic axes. Every engine serves in a process of its own (``tvm_disc.bench``), started
-with the Python that is named; `torch` is `torch.compile(dynamic=True)` of the module that was
-exported. The engines take turns on every shape; a turn is a call to warm up, and the median of some
-more. Printed are seconds to load or compile, milliseconds, the least and the geometric mean of what
-we gain over each engine and over the best at each shape, and the largest difference between our
-results and those of the first engine beside ours. `before` is tvm_disc of another working tree, by
-the same Python.
+BERT-base, GPT-2, ResNet-50 and convolutional networks of torchvision have random weights and are
+exported to ONNX with dynamic axes. Every engine runs in a separate process (``tvm_disc.bench``),
+started with the Python that its option names. `torch` is `torch.compile(dynamic=True)` of the
+module that was exported. `before` is tvm_disc of another working tree, with the same Python. The
+engines alternate on every shape; a turn is one call as warm-up, and the median of further calls.
+
+Printed are seconds to load or compile, and milliseconds per call. The speed-ups are the least and
+the geometric mean over each engine, and over the fastest engine at each shape. The last figure is
+the largest difference between the results of tvm_disc and those of the first peer.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ TEXTS = ("bert", "gpt2")
 SHAPES: Mapping[str, tuple[Shape, ...]] = dict.fromkeys(TEXTS, TEXT) | dict.fromkeys(
     ("resnet50", *TORCHVISION), IMAGES
 )
-TURN_S = 0.3  # what a turn takes
-TOLERANCE = 1e-4  # of results, relative to the largest element
+TURN_S = 0.3  # seconds of a turn
+TOLERANCE = 1e-4  # accepted difference, relative to the largest element of a result
 
 
 def inputs_of(name: str, shape: Shape) -> list[np.ndarray]:
-    """Token ids and a mask, or pixels."""
+    """Return token ids and a mask, or pixels."""
     rng = np.random.default_rng(sum(shape))
     if name not in TEXTS:
         return [rng.standard_normal((shape[0], 3, *shape[1:])).astype("float32")]
@@ -68,7 +69,7 @@ def inputs_of(name: str, shape: Shape) -> list[np.ndarray]:
 
 
 def module_of(name: str) -> Any:
-    """The PyTorch module, of the same random weights in every process."""
+    """Return the PyTorch module, with the same random weights in every process."""
     import torch
 
     torch.manual_seed(0)
@@ -95,7 +96,7 @@ def _gpt2() -> Any:
 
 
 def _resnet50() -> Any:
-    """He et al., 2016, table 1, with the stride in the 3x3 convolution."""
+    """Return ResNet-50 (He et al., 2016, table 1), with the stride in the 3x3 convolution."""
     from torch import nn
 
     def conv(cin: int, cout: int, size: int, stride: int = 1) -> list[Any]:
@@ -148,7 +149,7 @@ def export(name: str, folder: Path) -> None:
         axes, names, shape = (dims, dims), ["ids", "mask"], (2, 16)
     sample = tuple(map(torch.from_numpy, inputs_of(name, shape)))
     path = str(folder / f"{name}.onnx")
-    if name == "googlenet":  # torch.export cannot tell the sizes of its rounded-up pools apart
+    if name == "googlenet":  # torch.export fails on its pools with ceil_mode
         open_axes = {"pixels": {0: "b", 2: "h", 3: "w"}}
         torch.onnx.export(
             module_of(name), sample, path, input_names=names, output_names=["output"],
@@ -165,10 +166,12 @@ def export(name: str, folder: Path) -> None:
 
 
 def compiled(path: str, threads: int) -> Any:
-    """The engine `torch` of ``tvm_disc.bench``: the module under `torch.compile(dynamic=True)`."""
+    """Open the engine `torch` of ``tvm_disc.bench``: the module under
+    `torch.compile(dynamic=True)`.
+    """
     import torch
 
-    from __main__ import torch_call  # the server, which needs nothing of tvm_disc
+    from __main__ import torch_call  # the server, which does not import tvm_disc
 
     torch.set_num_threads(threads)
     module = torch.compile(module_of(Path(path).stem), dynamic=True)
@@ -176,7 +179,7 @@ def compiled(path: str, threads: int) -> Any:
 
 
 def served(engine: str, where: str, path: Path, threads: int) -> Any:
-    """An engine by its name and its Python, or for `before` its working tree."""
+    """Start an engine with its Python, or `before` with its working tree."""
     from tvm_disc.bench.served import Served
 
     if engine == "before":
@@ -186,7 +189,7 @@ def served(engine: str, where: str, path: Path, threads: int) -> Any:
 
 
 def compare(name: str, path: Path, pythons: Mapping[str, str], rounds: int, threads: int) -> None:
-    """One model's tables."""
+    """Print the tables of one model."""
     from tvm_disc.bench.compare import ComparisonEffort, Engine, measure
     from tvm_disc.bench.points import Case
     from tvm_disc.bench.report import ComparisonReport

@@ -6,15 +6,17 @@
     python benchmarks/gemm.py share [--sweeps 5] [--pause 30]
     python benchmarks/gemm.py summary points.json ...
 
-Every round times each contestant once, one after the other, and the FMA loop between them, in
-CPU seconds of the process (a shared machine takes the core away at will);
-figures are medians over rounds, ratios are medians of per-round ratios, so slow drifts of a
-shared machine cancel. ``onnxruntime``, ``openvino`` and ``torch`` take part if they can be
-imported. Their times include one Python call per product: points below 20 us say little about them.
-``--save`` adds the points to a file, so that a long table can be taken in pieces. ``share`` is of
-ours and the FMA loop alone, at all points of 64 rows and more with K and N of 256 and more, in
-sweeps some time apart: a neighbour on the physical core, which takes its ports and caches, stays
-for longer than a point takes.
+Every round times each engine once, one after the other, and the FMA loop between them. Times are
+CPU seconds of the process, because a shared machine preempts it. Figures are medians over rounds,
+and ratios are medians of per-round ratios, so that slow drifts of a shared machine cancel.
+``onnxruntime``, ``openvino`` and ``torch`` are measured if they can be imported. Their times
+include one Python call per product, so that points below 20 us say little about them. ``--save``
+adds the points to a file, so that a long table can be measured in parts.
+
+``share`` measures only the generated kernels and the FMA loop, at all points with at least 64 rows
+and K and N of at least 256. It does so in several sweeps with pauses between them: another virtual
+machine on the same physical core, which uses its ports and caches, disturbs longer than one point
+takes.
 """
 
 # The thread counts must be set before the libraries load.
@@ -61,21 +63,21 @@ LAYERS = [
     (13, 512),
     (512, 256),
     (415, 512),
-]  # BERT-base, GPT-2 and ViT-B; DLRM
-DIETCODE = [(768, 2304), (768, 768), (3072, 768), (768, 3072)]  # M is 16 T
+]  # (K, N) of BERT-base, GPT-2 and ViT-B; then DLRM
+DIETCODE = [(768, 2304), (768, 768), (3072, 768), (768, 3072)]  # (K, N); M is 16 * T
 ROWS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 200, 255, 384, 512, 1000]
 LENGTHS = [5, 24, 43, 62, 81, 100, 119, 128]
 PARTS = ("weights", "dietcode", "batch", "gemv")
-LARGE = (64, 256)  # at least so many rows, and so deep and wide: where the share of peak counts
+LARGE = (64, 256)  # least M, and least K and N, of the points whose share of peak is reported
 SHARE = 0.88
 Run = Callable[[], float]  # one timing: seconds per product
-Tuned = Callable[[int | None], macro_kernel.GemmTile]  # the tile for a known number of columns
+Tuned = Callable[[int | None], macro_kernel.GemmTile]  # number of columns, or None -> tile
 Grid = list[tuple[tuple[int, int], list[int]]]  # ((K, N), values of M)
 POINTS: list[dict[str, Any]] = []
 
 
 def fma_peak(target: Any) -> Run:
-    """GFLOP/s of independent multiply-adds in registers, as a function to sample it."""
+    """Return a function that measures the GFLOP/s of independent FMAs in registers."""
     isa = macro_kernel.isa_of(target)
     lanes, count = isa.lanes_f32, sums(isa)
     data, n = pointer("data", "float32"), index_var("n")
@@ -96,7 +98,7 @@ def fma_peak(target: Any) -> Run:
 
 
 def timed(call: Callable[[], Any], repeat: int) -> Run:
-    """Seconds per call, over ``repeat`` calls."""
+    """Return a function that measures the seconds per call, over ``repeat`` calls."""
 
     def run() -> float:
         start = time.process_time()
@@ -108,7 +110,7 @@ def timed(call: Callable[[], Any], repeat: int) -> Run:
 
 
 def timed_inside(call: Callable[[int], Any], repeat: int) -> Run:
-    """As :func:`timed` for a function that repeats by itself."""
+    """Return the same as :func:`timed` for a function that receives the number of repetitions."""
 
     def run() -> float:
         start = time.process_time()
@@ -125,7 +127,7 @@ def measure(
     peak: Run,
     rounds: int,
 ) -> tuple[float, float, float, dict[str, float]]:
-    """(seconds, GFLOP/s, share of peak, speed-up over each peer)."""
+    """Return (seconds, GFLOP/s, share of peak, speed-up over each peer)."""
     repeat = max(1, int(4e-3 * 60e9 / max(flops, 2e5)))
     runs = {"ours": timed_inside(ours, repeat)}
     runs |= {name: timed(f, repeat) for name, f in peers.items()}
@@ -147,7 +149,7 @@ def measure(
 def report(
     label: str, shape: tuple[int, ...], point: tuple[float, float, float, dict[str, float]]
 ) -> None:
-    """Print a point and keep it; ``shape`` is (batch, M, K, N)."""
+    """Print a point and append it to ``POINTS``; ``shape`` is (batch, M, K, N)."""
     seconds, rate, share, ratios = point
     text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
     print(
@@ -158,7 +160,7 @@ def report(
 
 
 def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int) -> None:
-    """``c[M, N] = a[M, K] @ constant``, one compiled body for all M."""
+    """Measure ``c[M, N] = a[M, K] @ constant``, with one compiled body for all M."""
     rng = np.random.default_rng(0)
     for (k, n), rows in grid:
         tile = tuned(n)
@@ -186,7 +188,7 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
 
 
 def packed(w: np.ndarray, tile: macro_kernel.GemmTile) -> np.ndarray:
-    """Weights as the kernels read them."""
+    """Return weights in the packed layout of the kernels."""
     panels = pack_constant(PanelsOfB(tile.n_r), w)
     b = aligned(panels.size, "float32")
     b[:] = panels.ravel()
@@ -194,7 +196,7 @@ def packed(w: np.ndarray, tile: macro_kernel.GemmTile) -> np.ndarray:
 
 
 def bench_share(tuned: Tuned, target: Any, peak: Run, sweeps: int, pause_s: float) -> None:
-    """The share of the FMA peak at large sizes, in several sweeps over all of them."""
+    """Print the share of the FMA peak at large sizes, in several sweeps over all of them."""
     rng = np.random.default_rng(0)
     points: list[tuple[tuple[int, int, int], Callable[[int], Any]]] = []
     for k, n in [layer for layer in LAYERS if min(layer) >= LARGE[1]]:
@@ -228,7 +230,10 @@ def _reach(shares: Any) -> str:
 def attention(
     heads: int, width: int, second: bool, tile: macro_kernel.GemmTile, target: Any
 ) -> Gemm:
-    """``scores = q @ k^T`` or, ``second``, ``out = scores @ v``; T is the size ``m``."""
+    """Return ``scores = q @ k^T``, or with ``second`` ``out = scores @ v``.
+
+    The size ``m`` is the length T.
+    """
 
     def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         t = sizes["m"]
@@ -256,7 +261,9 @@ def attention(
 
 
 def bench_batch(tuned: Tuned, target: Any, peak: Run, lengths: list[int], rounds: int) -> None:
-    """Attention products: both operands dynamic, B of the first one transposed."""
+    """Measure the products of attention: both operands are dynamic, and B of the first is
+    transposed.
+    """
     rng = np.random.default_rng(0)
     heads, width = 192, 64
     for second in (False, True):
@@ -268,7 +275,7 @@ def bench_batch(tuned: Tuned, target: Any, peak: Run, lengths: list[int], rounds
         last = None if second else width
         left, right_shape = [None, None, last], [None, None, None if not second else width]
         binds = {
-            # B is given to it untransposed: a head start.
+            # ONNX Runtime receives B untransposed, which is faster.
             "ort": onnx_peer(left, right_shape),
             "ov": openvino_peer(left, [None, None, width], transposed=not second),
             "torch": torch_peer(None, transposed=not second),
@@ -296,7 +303,7 @@ def bench_batch(tuned: Tuned, target: Any, peak: Run, lengths: list[int], rounds
 
 
 def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
-    """M = 1: weight bytes per second against a copy of the same bytes (read + written)."""
+    """Measure M = 1: weight bytes per second against a copy of these bytes (read and written)."""
     rng = np.random.default_rng(0)
     for k, n in [(768, 768), (768, 2304), (768, 3072), (3072, 768), (4096, 8192)]:
         tile = tuned(n)
@@ -319,7 +326,7 @@ def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
 
 
 def summary(points: list[dict[str, Any]]) -> None:
-    """Geometric mean and worst point over the fastest peer of each point, by part and in all."""
+    """Print the geometric mean and the worst speed-up over the fastest peer, by part and in all."""
     for part in [*dict.fromkeys(p["part"] for p in points), "all"]:
         mine = [p for p in points if part in ("all", p["part"])]
         best = {tuple(p["shape"]): min(p["over"].values()) for p in mine}
@@ -341,7 +348,7 @@ def summary(points: list[dict[str, Any]]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -23,7 +23,7 @@ SIZES = ("batch", "m", "n", "k")
 
 
 def cpu(mcpu: str | None = None) -> Any:
-    """An LLVM target, by default this machine; 512-bit vectors are allowed where it has them."""
+    """Return an LLVM target, by default for this machine; 512-bit vectors are used if available."""
     attrs = resolve_target(None if mcpu is None else {"kind": "llvm", "mcpu": mcpu}).attrs
     kept = {key: attrs[key] for key in ("mtriple", "mcpu", "mattr") if key in attrs}
     return tvm.target.Target({"kind": "llvm", **kept})
@@ -35,7 +35,7 @@ def build(functions: dict[Any, Any], target: Any) -> Any:
 
 
 def aligned(elems: int, dtype: str, offset: int = 0) -> np.ndarray:
-    """An array that starts ``offset`` elements after a 64-byte boundary."""
+    """Return an array that starts ``offset`` elements after a 64-byte boundary."""
     size = np.dtype(dtype).itemsize
     raw = np.zeros(elems * size + 128 + offset * size, np.uint8)
     start = -raw.ctypes.data % 64 + offset * size
@@ -46,8 +46,8 @@ def aligned(elems: int, dtype: str, offset: int = 0) -> np.ndarray:
 class Gemm:
     """A compiled GEMM over named arrays; sizes that were fixed at build time are ignored.
 
-    ``describe(block, buffers, sizes)`` gives the :class:`dot.GemmSpec`; ``names`` are its arrays.
-    The code contains every algorithm of the tile; calls select one by its number.
+    ``describe(block, buffers, sizes)`` returns the :class:`dot.GemmSpec`; ``names`` are the names
+    of its arrays. The code contains every algorithm of the tile; a call selects one by its number.
     """
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Gemm:
     target: Any
     tile: macro_kernel.GemmTile
     dtype: str = "float32"
-    acc_dtype: str = ""  # that of the scratch; empty: the same as ``dtype``
+    acc_dtype: str = ""  # dtype of the scratch memory; empty means ``dtype``
     lib: Any = field(init=False)
     functions: dict[Any, Any] = field(init=False)
 
@@ -100,17 +100,17 @@ class Gemm:
         self._entry = self.lib["gemm"]
 
     def _algorithms(self, spec: macro_kernel.GemmSpec) -> dict[int, list[Any]]:
-        """The conditions of each algorithm, by its number."""
+        """Return the conditions of each algorithm, by its number."""
         found = algorithms(spec, self.tile, threads=2)
         return {int(s.number): [need.cond for need in needs] for s, needs in found}
 
     def possible(self, sizes: dict[str, int]) -> list[int]:
-        """The numbers of the algorithms that may run at some sizes."""
+        """Return the numbers of the algorithms that may run at given sizes."""
         points = {v: np.float64(sizes.get(n, 1)) for n, v in self._sizes.items()}
         return [k for k, conds in self.needs.items() if all(evaluate(c, points) for c in conds)]
 
     def query(self, name: str, sizes: dict[str, int], algorithm: int | None = None) -> int:
-        """The run-time value of ``tasks`` or ``scratch_elems``."""
+        """Return the run-time value of ``tasks`` or ``scratch_elems``."""
         out = np.zeros(1, np.int64)
         number = next(iter(self.needs)) if algorithm is None else algorithm
         dims = [sizes.get(n, 1) for n in SIZES]
@@ -125,7 +125,7 @@ class Gemm:
         algorithm: int | None = None,
         **sizes: int,
     ) -> Callable[[int], None]:
-        """A function that computes the GEMM ``repeat`` times."""
+        """Return a function that computes the GEMM ``repeat`` times."""
         number = next(iter(self.needs)) if algorithm is None else algorithm
         scratch = aligned(max(1, self.query("scratch_elems", sizes, number)), self.acc_dtype)
         keep = [arrays[n] for n in self.names] + [scratch]
@@ -140,7 +140,7 @@ class Gemm:
 
 
 def weights(n: int, k: int, tile: macro_kernel.GemmTile, dtype: str = "float32") -> Any:
-    """``describe`` of ``c[m, n] = a[m, k] @ packed constant b``."""
+    """Return ``describe`` of ``c[m, n] = a[m, k] @ packed constant b``."""
 
     def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         c = bufs["c"]

@@ -1,6 +1,6 @@
-"""One-MatMul models of other libraries: the contestants of ``benchmarks/gemm.py``.
+"""Models of one MatMul in other libraries, for ``benchmarks/gemm.py``.
 
-A peer is a function ``bind(feeds, out)`` that gives a call without arguments.
+A peer is a function ``bind(feeds, out)`` that returns a call without arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ Bind = Callable[[dict[str, np.ndarray], np.ndarray], Callable[[], Any]]
 
 
 def onnx_peer(a_shape: Shape, b: Any, threads: int = 1) -> Bind | None:
-    """An onnxruntime session of one MatMul; ``b`` is a constant, or the shape of an input."""
+    """Return an ONNX Runtime session of one MatMul; ``b`` is a constant, or the shape of an
+    input.
+    """
     try:
         import onnxruntime as ort
         from onnx import TensorProto, helper, numpy_helper
@@ -48,7 +50,7 @@ def onnx_peer(a_shape: Shape, b: Any, threads: int = 1) -> Bind | None:
 def openvino_peer(
     a_shape: Shape, b: Any, transposed: bool = False, threads: int = 1
 ) -> Bind | None:
-    """An OpenVINO model of one MatMul; ``b`` is a constant, or the shape of an input."""
+    """Return an OpenVINO model of one MatMul; ``b`` is a constant, or the shape of an input."""
     try:
         import openvino as ov
         from openvino import opset13 as ops
@@ -79,7 +81,9 @@ def openvino_peer(
 
 
 def torch_peer(b: np.ndarray | None, transposed: bool = False, threads: int = 1) -> Bind | None:
-    """PyTorch, eager, into a given tensor; ``b`` is a constant or None for an input."""
+    """Return eager PyTorch, which writes into a given tensor; ``b`` is a constant, or None
+    for an input.
+    """
     try:
         import torch
     except ImportError:

@@ -1,9 +1,9 @@
-"""Small products of two inputs, every dim unknown, against the BLAS of NumPy.
+"""Small products of two inputs with all dims unknown, compared to the BLAS of NumPy.
 
     python benchmarks/gemm_small.py [--form plain|transposed|batch] [--points M,K,N ...]
 
-Both are variants of one kernel and timed in turn, one thread, without a Python call. A ratio above
-1 says how many times faster the generated product is.
+Both are variants of one kernel, called alternately on one thread, without a Python call. The ratio
+is the time of the BLAS divided by that of the generated product.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _input(name: str, *dims: Any) -> Any:
 
 
 def program(form: str) -> Any:
-    """One product; its dims in the order of the points are given by :func:`dims_of`."""
+    """Return a program of one product; :func:`dims_of` returns its dims in the order of the
+    points.
+    """
     any_ = relay.Any
     if form == "plain":
         x, y = _input("x", any_("m"), any_("k")), _input("y", any_("k"), any_("n"))
@@ -56,7 +58,7 @@ def program(form: str) -> Any:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--form", default="plain", choices=("plain", "transposed", "batch"))
     parser.add_argument("--items", type=int, default=64, help="of a batch")

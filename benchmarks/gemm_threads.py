@@ -1,13 +1,13 @@
-"""Products with constant weights on two threads, beside one thread and other libraries on two.
+"""Products with constant weights on two threads, compared to one thread and to other libraries.
 
     python benchmarks/gemm_threads.py [--only 3072x64] [--rows 1,8,64] [--rounds 15]
 
-A dense layer is compiled for one thread and for two, each for every M. A round calls the
-contestants at all sizes in turn, in seconds on the wall, a Python call included. Every turn begins
-with a pause, in which the threads of the one before stop spinning, and some calls to warm up. Of a
-contestant's turns the lower quartile counts: for turns, or minutes, the host of a virtual machine
-may run its two cores as two threads of one core, on which all multiply-adds take twice as long.
-Neighbours spoil this table: it wants a quiet machine.
+A dense layer is compiled for one thread and for two, each for every M. A round calls all engines at
+all sizes, one after another; times are wall seconds, including a Python call. Every turn begins
+with a pause, in which the threads of the previous engine stop spinning, and with some warm-up
+calls. The time of an engine is the lower quartile of its turns: the host of a virtual machine may
+run its two cores as two hyper-threads of one core for some time, and then all FMAs take twice as
+long. Other processes disturb this table, so it requires an idle machine.
 """
 
 # The thread counts must be set before the libraries load.
@@ -39,7 +39,7 @@ from gemm_peers import onnx_peer, openvino_peer, torch_peer
 import tvm_disc
 from tvm_disc import relay
 
-LAYERS = [(768, 768), (768, 3072), (3072, 768), (512, 256), (3072, 64), (8192, 48)]  # K, N
+LAYERS = [(768, 768), (768, 3072), (3072, 768), (512, 256), (3072, 64), (8192, 48)]  # (K, N)
 ROWS = [1, 2, 4, 8, 16, 64, 128, 512]
 TURN_S, PAUSE_S = 5e-3, 0.04
 PEERS = ("ort", "ov", "torch")
@@ -47,14 +47,14 @@ Call = Callable[[], Any]
 
 
 def layer(w: np.ndarray, threads: int) -> Any:
-    """``x @ w`` for any number of rows."""
+    """Return ``x @ w`` for any number of rows."""
     x = relay.var("x", shape=(relay.Any(), w.shape[0]), dtype="float32")
     y = relay.nn.dense(x, relay.const(np.ascontiguousarray(w.T)))
     return tvm_disc.build(relay.Function([x], y), options=tvm_disc.Options(threads=threads))
 
 
 def turn(call: Call, repeat: int) -> float:
-    """Seconds per call."""
+    """Return the seconds per call."""
     time.sleep(PAUSE_S)
     for _ in range(1 + repeat // 4):
         call()
@@ -66,7 +66,7 @@ def turn(call: Call, repeat: int) -> float:
 
 @dataclass
 class Point:
-    """One size: its contestants, the first ours, and the seconds of their turns."""
+    """One size: the calls of the engines, tvm_disc first, and the seconds of their turns."""
 
     k: int
     n: int
@@ -76,19 +76,19 @@ class Point:
     turns: dict[str, list[float]] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """How often to call each in a turn."""
+        """Determine the number of calls per turn of each engine."""
         for name, call in self.calls.items():
-            # The first turn of all makes the pools of threads.
+            # The first turn creates the thread pools.
             seconds = min(turn(call, 10) for _ in range(3))
             self.repeat[name] = max(1, int(TURN_S / max(seconds, 1e-6)))
 
     def round(self) -> None:
-        """One turn for each."""
+        """Run one turn of each engine."""
         for name, call in self.calls.items():
             self.turns.setdefault(name, []).append(turn(call, self.repeat[name]))
 
     def ratios(self) -> dict[str, float]:
-        """How much longer than the first each other takes; prints a line."""
+        """Print a line, and return the time of each other engine divided by that of the first."""
         seconds = {name: float(np.quantile(t, 0.25)) for name, t in self.turns.items()}
         first = seconds.pop(next(iter(seconds)))
         found = {name: s / first for name, s in seconds.items()}
@@ -100,7 +100,7 @@ class Point:
 
 
 def points(k: int, n: int, rows: list[int]) -> list[Point]:
-    """All M of one matrix of weights."""
+    """Return the points of all M for one matrix of weights."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal((k, n)).astype("float32")
     ours = {f"{t} threads": layer(w, t) for t in (THREADS, 1)}

@@ -1,10 +1,10 @@
-"""What imports cost: ours beside TVM's own, in turn, each in an interpreter of its own.
+"""Processor time of imports: tvm_disc and TVM, alternately, each in a new interpreter.
 
     python benchmarks/imports.py [--rounds 7]
 
-Processor time of the user and the system, which a busy machine disturbs least. The first round,
-which writes bytecode, is not counted; without bytecode (PYTHONDONTWRITEBYTECODE) Python compiles
-every module again in each process.
+The user and system time of the process is measured, which other processes disturb little. The first
+round, which writes bytecode, is not counted. If bytecode is disabled (PYTHONDONTWRITEBYTECODE),
+Python compiles every module again in each process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(program: str, library: Path) -> float:
-    """Seconds of processor time that a program takes."""
+    """Return the processor seconds of a program."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Processor time of calls of tiny JAX functions, beside ``jax.jit``.
+"""Processor time of calls of tiny JAX functions, compared to ``jax.jit``.
 
 python -m benchmarks.jax_calls
 """

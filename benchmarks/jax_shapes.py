@@ -1,10 +1,10 @@
-"""Time of JAX functions at many shapes, and of calls at one, beside ``jax.jit``.
+"""Time of JAX functions at many shapes, and of calls at one, compared to ``jax.jit``.
 
     python -m benchmarks.jax_shapes [--match NAME] [--shapes 20] [--rounds 7]
 
 Each function of ``tests/frontends/stablehlo/{programs,models}.py`` is called at random new shapes:
-once with ``jax.jit``, which compiles for each, and once with one program, which is built first.
-Then both are called alternately at the last shape, and so is the compiled code without the
+once with ``jax.jit``, which compiles for each shape, and once with one program, which is built
+first. Then both are called alternately at the last shape, and also the compiled code without the
 conversion of arrays. One thread each (``XLA_FLAGS`` is set before JAX is imported). Times of all
 shapes are wall times; processor times are in brackets.
 """
@@ -35,7 +35,7 @@ ALL = {**PROGRAMS, **MODELS}
 
 
 def dims_of(program: Program, count: int) -> list[dict[str, int]]:
-    """Return random dims, within the ranges of the program's own."""
+    """Return random dims, within the ranges of the dims of the program."""
     rng = np.random.default_rng(0)
     names = list(program.dims[0])
     least = {n: min(d[n] for d in program.dims) for n in names}
@@ -73,7 +73,7 @@ class Clock:
 def steady(calls: list[Callable[[], object]], rounds: int) -> list[float]:
     """Return the least times of alternating calls, in microseconds.
 
-    Other work of the machine lengthens most calls, but not the shortest.
+    Other work of the machine makes most calls slower, but not the fastest one.
     """
     least = [math.inf] * len(calls)
     for _ in range(rounds):
@@ -101,7 +101,7 @@ def measured(name: str, program: Program, shapes: int, rounds: int) -> tuple[flo
             jax.block_until_ready(exe(*arguments))
         with theirs:
             jax.block_until_ready(jitted(*arguments))
-    for _ in range(3000):  # from then on, XLA converts the arrays
+    for _ in range(3000):  # after these calls, XLA itself converts the arrays
         exe(*arguments)
     bound = built.bind(*(np.asarray(a) for a in arguments))
     times = steady(

@@ -1,12 +1,12 @@
-"""What a small call costs, and each kernel after the first, beside TVM's two virtual machines.
+"""Latency of a small call, and of each further kernel, compared to TVM's two virtual machines.
 
     python benchmarks/latency.py [PROGRAM ...] [--relay-python PYTHON] [--rounds N]
 
-`dense_bias_relu`, and chains of 1 and 33 dense layers of 16 units on one row, each of which is a
-kernel for all three systems. Ours is called with NumPy arrays and with TVM tensors, in turn with
-the Relax VM, in one process; the Relay VM (`make relay-vm`) runs in its own, before and after, with
-its inputs already bound. Prints microseconds per call, the median of the rounds, and per extra
-kernel the slope from the shortest chain to the longest.
+The programs are `dense_bias_relu`, and chains of 1 and 33 dense layers of 16 units on one row; each
+layer is one kernel in all three systems. tvm_disc is called with NumPy arrays and with TVM tensors,
+alternating with the Relax VM in one process. The Relay VM (`make relay-vm`) runs in a separate
+process, before and after, with its inputs already bound. Printed are microseconds per call, the
+median of the rounds, and per additional kernel the slope from the shortest chain to the longest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# Read once, when TVM's library loads.
+# TVM reads the variable once, when its library loads.
 os.environ.setdefault("TVM_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 
 import numpy as np
@@ -37,7 +37,7 @@ SYSTEMS = ("tvm-disc, NumPy", "tvm-disc, TVM tensors", "Relax VM", "Relay VM")
 
 
 def chain(layers: int) -> relay.IRModule:
-    """Dense layers without anything between them to fuse."""
+    """Return a chain of dense layers with nothing to fuse between them."""
     rng = np.random.default_rng(0)
     x = relay.var("x", shape=(relay.Any(), 16), dtype="float32")
     y = x
@@ -47,14 +47,14 @@ def chain(layers: int) -> relay.IRModule:
 
 
 def programs() -> dict[str, relay.IRModule]:
-    """Every measured program by name; each takes ``x`` of 16 columns."""
+    """Return every measured program by name; each takes ``x`` of 16 columns."""
     text = ROOT / "tests" / "data" / "relay" / "printed" / "dense_bias_relu.relay"
     found = {"dense_bias_relu": relay.parse(text.read_text(encoding="utf-8"))}
     return found | {f"chain of {k}": chain(k) for k in CHAINS}
 
 
 def relay_vm(python: Path, mod: relay.IRModule, x: np.ndarray, rounds: int) -> float | None:
-    """Seconds per call on the Relay VM; None where it is not installed or fails."""
+    """Return the seconds per call on the Relay VM; None if it is not installed or fails."""
     if not python.exists():
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +71,7 @@ def relay_vm(python: Path, mod: relay.IRModule, x: np.ndarray, rounds: int) -> f
 
 
 def measure(mod: relay.IRModule, python: Path, rounds: int) -> list[float | None]:
-    """Microseconds per call of every system on one row."""
+    """Return the microseconds per call of every system on one row."""
     exe, vm = tvm_disc.build(mod), relax_vm(mod)
     x = np.random.default_rng(1).standard_normal((1, 16)).astype("float32")
     tensor = tvm.runtime.tensor(x)
@@ -90,12 +90,12 @@ def measure(mod: relay.IRModule, python: Path, rounds: int) -> list[float | None
 
 
 def row(name: str, times: list[float | None]) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     return f"| {name} | {' | '.join('-' if t is None else f'{t:.2f}' for t in times)} |"
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     known = programs()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(known)}")

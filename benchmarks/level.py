@@ -1,11 +1,11 @@
-"""``--target``: the processor or level of x86-64 that all contestants of a benchmark are held to.
+"""``--target``: the processor or x86-64 level to which all engines of a benchmark are limited.
 
     python benchmarks/gemm.py --target x86-64-v3
 
-Import it before any other library, since those read their environment when they load. Our code is
-compiled for the target; oneDNN, PyTorch, MKL, OpenBLAS and NumPy have variables for the highest
-instructions that they use. ONNX Runtime has none and follows the processor, so that on a larger one
-it is not held: a line says so.
+Import this module before any other library, because libraries read their environment when they are
+loaded. tvm_disc compiles for the target. oneDNN, PyTorch, MKL, OpenBLAS and NumPy have environment
+variables that limit the instruction sets that they use. ONNX Runtime has no such variable and uses
+the instructions of the processor; a line of the output says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 OPTION = "--target"
 _AVX512 = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
-# By the lanes of float32 that code for the target uses.
+# number of float32 lanes that code for the target uses -> environment variables
 VARIABLES: dict[int, dict[str, str]] = {
     16: {},
     8: {
@@ -39,14 +39,14 @@ VARIABLES: dict[int, dict[str, str]] = {
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """The option, for the parser's help; :func:`hold` has read it before."""
+    """Add the option to the parser, for its help. :func:`hold` has already read the value."""
     parser.add_argument(
         OPTION, metavar="CPU", help="compile for, and hold the others to; default: this processor"
     )
 
 
 def hold(words: list[str] | None = None) -> None:
-    """Set the environment to what the command line says."""
+    """Set the environment according to the option of the command line."""
     name = _given(sys.argv[1:] if words is None else words)
     if name is None:
         return
@@ -67,7 +67,10 @@ def _given(words: list[str]) -> str | None:
 
 
 def _lanes() -> list[int]:
-    """Of the target and of this processor, asked in another process: TVM would load NumPy here."""
+    """Return the lanes of the target and of this processor.
+
+    Another process computes them, because importing TVM here would load NumPy.
+    """
     code = (
         "from tvm_disc.codegen.target import resolve_target as of; "
         "from tvm_disc.target.isa import isa_of; "

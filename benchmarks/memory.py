@@ -1,11 +1,11 @@
-"""How much memory a program needs, against the same planner where it knows every dim.
+"""Workspace of a program for all shapes, compared to programs for one shape.
 
     python benchmarks/memory.py [MODEL ...]
 
 For every shape of a sweep the model is planned twice: once for all shapes, and once with its dims
-replaced by numbers, so that kernels, scratch memory and the plan know them. Prints one Markdown row
-per shape with the workspace of both, and the worst ratio of each model. Nothing is compiled to
-machine code, and nothing runs.
+replaced by numbers, which kernels, scratch memory and the memory plan can then use. Prints one
+Markdown row per shape with the workspace of both, and the worst ratio of each model. Nothing is
+compiled to machine code, and nothing runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tvm_disc.options import Options
 from tvm_disc.support.debug import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
-# Around vectors (16), tiles (9, 14, 36, 48), and where a second thread begins to pay.
+# Sizes around those of vectors (16) and tiles (9, 14, 36, 48), and sizes at which a second thread
+# begins to be faster.
 SEQUENCES = [(1, 1), (2, 1), (5, 1), (8, 1), (33, 1), (1, 2), (3, 2), (1, 4), (2, 4), (3, 3)]
 SEQUENCES += [(2, 5), (1, 7), (1, 8), (1, 9), (2, 7), (3, 5), (4, 4), (1, 12), (1, 15), (1, 16)]
 SEQUENCES += [(1, 17), (2, 16), (1, 31), (1, 37), (1, 48), (1, 49), (3, 33), (8, 64), (64, 50)]
@@ -42,7 +43,7 @@ SWEEPS: dict[str, list[tuple[int, ...]]] = {
 
 
 def workspace(mod: Any) -> tuple[str, list[str]]:
-    """The formula of a module's workspace, and the dims in the order of its inputs."""
+    """Return the formula of a module's workspace, and the dims in the order of its inputs."""
     front = prepare(mod, None, None, (), Options(), Trace(0, None))
     emit_tir(front.programs, front.machine)
     manifest = describe(front.programs, front.versions, front.library, front.refused)
@@ -51,12 +52,12 @@ def workspace(mod: Any) -> tuple[str, list[str]]:
 
 
 def ratio(known: int, unknown: int) -> float:
-    """How many times as much a program for all shapes takes; both 0 is once."""
+    """Return the workspace for all shapes divided by that for one; 1 if both are 0."""
     return unknown / known if known else 1.0 + unknown
 
 
 def compare(name: str) -> float:
-    """Print the rows of a model; its worst ratio."""
+    """Print the rows of a model, and return its worst ratio."""
     mod = tvm.ir.load_json((DATA / f"{name}.json").read_text(encoding="utf-8"))
     text, names = workspace(mod)
     worst = 0.0
@@ -72,7 +73,7 @@ def compare(name: str) -> float:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SWEEPS)}")
     args = parser.parse_args()

@@ -1,27 +1,27 @@
-"""Memory-bound kernels over a sweep of rows and row lengths, beside ``torch.compile`` and a copy.
+"""Memory-bound kernels at many sizes, compared to ``torch.compile`` and a copy.
 
     python -m benchmarks.memory_bound --torch PYTHON --records times.json [--target x86-64-v3]
     python -m benchmarks.memory_bound --torch PYTHON --quick
 
 One program per operator serves every shape; so does one ``torch.compile(dynamic=True)``. PyTorch
-runs in a process of its own (``--torch`` names an interpreter that has it) and the two take turns,
-A B A B, on the same shapes; a time is the median of the rounds, in microseconds, of one call from
-Python. Either each call allocates its result (``disc``, ``torch``, ``clone``), or it writes into
-memory that exists (``disc_into``, ``torch_into``, ``copy``: ``out=`` here, ``out.copy_(f(x))``
-compiled there). ``clone`` and ``copy`` move as many bytes as the operator must. Our programs use
-the memory of results again that nobody holds; with ``--fresh-results`` they do not, and all results
-come from the C library's allocator.
+runs in a separate process, with the interpreter that ``--torch`` names. Both are measured
+alternately on the same shapes. A time is the median of the rounds, in microseconds, of one call
+from Python. Either each call allocates its result (``disc``, ``torch``, ``clone``), or it writes
+into existing memory (``disc_into``, ``torch_into``, ``copy``: ``out=`` here, ``out.copy_(f(x))``
+compiled there). ``clone`` and ``copy`` move as many bytes as the operator must. tvm_disc reuses the
+memory of results that the caller has released; with ``--fresh-results`` all results come from the
+allocator of the C library.
 
     python -m benchmarks.memory_bound --share --rounds 15
 
-compares, on one thread, ``out=`` with NumPy's copy of as many bytes between the same arrays,
-alternating in one process, at all shapes that move more than 1 MiB: which pages and lines arrays
-take changes times as much as what is done with them. ``near`` is the time of the same program for
-fewer rows that lie in the second-level cache, at as many elements: what it computes takes that long
-whatever memory does.
+compares, on one thread, a call with ``out=`` to NumPy's copy of the same number of bytes between
+the same arrays. Both alternate in one process, at all shapes that move more than 1 MiB. They must
+use the same arrays, because the pages and cache lines that arrays occupy change times as much as
+the code does. ``near`` is the time of the same program on fewer rows, which fit in the second-level
+cache, scaled to the same number of elements: the time of the computation at any memory speed.
 
-Idle threads of both runtimes spin for some time after a call, on cores that the next contestant
-needs. Every turn therefore begins with a pause that outlasts them, and with uncounted calls.
+Idle threads of both runtimes spin for some time after a call, on cores that the next engine needs.
+Every turn therefore begins with a pause that is longer, and with uncounted calls.
 """
 
 # The environment must be set before the libraries load.
@@ -50,14 +50,14 @@ ROWS = (1, 8, 64, 512, 8192)
 COLS = (1, 7, 64, 257, 1024, 8192)
 LARGEST_ELEMS = 1 << 24
 SAMPLE_S = 0.002
-# Idle workers spin for up to 15 ms, here (TVM_THREAD_POOL_SPIN_COUNT) as in libgomp.
+# Idle threads spin for up to 15 ms, in TVM (TVM_THREAD_POOL_SPIN_COUNT) and in libgomp.
 PAUSE_S = 0.03
-# A thread that was woken on a busy core runs there until the scheduler moves it, at a tick.
+# A thread that wakes up on a busy core stays there until the next tick of the scheduler.
 WARM_S = 0.01
 THEIRS = ("torch", "torch_into", "clone", "copy")
 MATRIX, VECTOR = "Tensor[(?, ?), float32]", "Tensor[(?), float32]"
-ENOUGH = 0.8  # of a copy's speed
-NEAR_MIB = 0.5  # moved in the second-level cache
+ENOUGH = 0.8  # share of a copy's speed that is sufficient
+NEAR_MIB = 0.5  # MiB that the `near` programs move, within the second-level cache
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ CASES = {
 
 
 def relay_text(case: Case) -> str:
-    """The Relay source of a case: every dim is ``?``."""
+    """Return the Relay source of a case; every dim is ``?``."""
     kinds = {"m": MATRIX, "v": VECTOR}
     params = ", ".join(f"%{n}: {kinds[k]}" for n, k in zip("xyzw", case.operands, strict=False))
     body = case.relay.replace("; ", ";\n  ")
@@ -123,7 +123,7 @@ def relay_text(case: Case) -> str:
 
 
 def constraints(case: Case) -> list[str]:
-    """Vectors lie along the row, matrices agree."""
+    """Return the facts that vectors have the length of a row, and that matrices have one shape."""
     facts = []
     for name, kind in zip("xyzw", case.operands, strict=False):
         if name != "x":
@@ -134,20 +134,23 @@ def constraints(case: Case) -> list[str]:
 
 
 def inputs(case: Case, rows: int, cols: int) -> list[np.ndarray]:
-    """Random inputs of a case."""
+    """Return random inputs of a case."""
     rng = np.random.default_rng(rows * 10007 + cols)
     shapes = [(rows, cols) if k == "m" else (cols,) for k in case.operands]
     return [rng.standard_normal(s, dtype=np.float32) for s in shapes]
 
 
 def shapes(quick: bool = False) -> list[tuple[int, int]]:
-    """The sweep, or a sample of it."""
+    """Return the sweep, or a sample of it."""
     rows, cols = (ROWS[::2], COLS[1::2]) if quick else (ROWS, COLS)
     return [(r, c) for r in rows for c in cols if r * c <= LARGEST_ELEMS]
 
 
 def timed(fn: Callable[[], Any]) -> float:
-    """Microseconds of one call: a pause, calls that do not count, then enough to fill a sample."""
+    """Return the microseconds of one call.
+
+    A pause and uncounted calls come first, then enough calls to fill a sample.
+    """
     time.sleep(PAUSE_S)
     once, end = math.inf, time.perf_counter() + WARM_S
     while once == math.inf or time.perf_counter() < end:
@@ -167,7 +170,7 @@ def _seconds(fn: Callable[[], Any], count: int) -> float:
 
 
 def serve_torch(threads: int) -> None:
-    """Answer ``prepare`` and ``time`` requests, one JSON value a line."""
+    """Answer ``prepare`` and ``time`` requests, one JSON value per line."""
     import torch
     import torch.nn.functional as F
 
@@ -211,7 +214,7 @@ def serve_torch(threads: int) -> None:
 
 
 class Torch:
-    """The other process."""
+    """The process that runs PyTorch."""
 
     def __init__(self, python: str, threads: int) -> None:
         command = [python, "-m", "benchmarks.memory_bound", "--serve", str(threads)]
@@ -225,7 +228,7 @@ class Torch:
         return json.loads(self.process.stdout.readline())
 
     def ask(self, **request: Any) -> Any:
-        """One request, one answer."""
+        """Send a request and return the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -250,7 +253,7 @@ def measure(
     sweep: Sequence[tuple[int, int]],
     fresh: bool = False,
 ) -> list[dict[str, Any]]:
-    """A record per case and shape: median microseconds of every contestant."""
+    """Return a record per case and shape, with the median microseconds of every engine."""
     from tvm_disc.compile import build
     from tvm_disc.options import Options
 
@@ -290,7 +293,9 @@ def measure(
 
 
 def share(names: Sequence[str], rounds: int, sweep: Sequence[tuple[int, int]]) -> str:
-    """A Markdown table of the share of a copy's speed, medians of ratios of alternating turns."""
+    """Return a Markdown table of the share of a copy's speed: medians of ratios of
+    alternating turns.
+    """
     from tvm_disc.compile import build
     from tvm_disc.options import Options
 
@@ -335,7 +340,9 @@ def share(names: Sequence[str], rounds: int, sweep: Sequence[tuple[int, int]]) -
 
 
 def copy_of(case: Case, args: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], Any]:
-    """A copy of as many bytes as the case moves, between its own arrays as far as they go."""
+    """Return a copy of as many bytes as the case moves, between the arrays of the case if
+    they suffice.
+    """
     half = int(args[0].size * case.moved / 2)
     whole = min(half, args[0].size)
     source = args[0].reshape(-1)[:whole]
@@ -348,12 +355,12 @@ def copy_of(case: Case, args: Sequence[np.ndarray], out: np.ndarray) -> Callable
 
 
 def geomean(values: Sequence[float]) -> float:
-    """Geometric mean."""
+    """Return the geometric mean."""
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
 
 
 def show(records: Sequence[dict[str, Any]]) -> str:
-    """All records as a text table."""
+    """Return all records as a text table."""
     columns = ("disc", "unfused", "torch", "clone", "disc_into", "torch_into", "copy")
     head = "".join(f"{name:>11}" for name in columns)
     lines = [f"{'case':<20}{'rows':>6}{'cols':>6}{'thr':>4}{'MiB':>8}{head}"]
@@ -366,7 +373,10 @@ def show(records: Sequence[dict[str, Any]]) -> str:
 
 
 def summary(records: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table: one line per case and number of threads; ratios above 1 are our gain."""
+    """Return a Markdown table with one line per case and number of threads.
+
+    A ratio above 1 means that tvm_disc is faster.
+    """
     lines = [
         "| operator | threads | new result: vs torch | (least) | into memory: vs torch | (least) "
         "| share of copy speed, > 1 MiB | (least) | of clone's, new result | fused vs unfused |",
@@ -395,7 +405,7 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
 
 
 def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Speed relative to a clone of the same bytes, against bytes; one panel per case."""
+    """Plot the speed relative to a clone of the same bytes, over bytes, with one panel per case."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -419,7 +429,7 @@ def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch", help="interpreter that has PyTorch; without it only our times")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

@@ -1,21 +1,21 @@
-"""From where on results should go past the caches, and how transposes should walk: by measuring.
+"""Measure the size limits of non-temporal stores, of transposes and of near weights on a processor.
 
     python benchmarks/memory_limits.py [--quick] [--write]
 
-Every program is compiled several times, with other values of one limit (``Memory`` in
-``tvm_disc/schedules/dispatch/cost_model.py``), and the programs take turns on every shape, on one
-thread, between the same arrays. ``then read`` is followed by a sum over the result, as in a model:
-what went to memory must be fetched from there again. A value is the ratio of CPU times to the first
-program's, a median over rounds. What is not clearly better stays as it is.
+Every program is compiled several times, with different values of one limit (``Memory`` in
+``tvm_disc/schedules/dispatch/cost_model.py``). The programs are called alternately on every shape,
+on one thread, with the same arrays. ``then read`` adds a sum over the result, as in a model: after
+non-temporal stores it must fetch the result from memory. A printed value is the ratio of CPU times
+to the first program, a median over rounds. A limit changes only if another value is clearly faster.
 
-far_bytes      rows and loops that never store past the caches, and always: from so many bytes on,
-               operands and results together, at which always is the faster, then read
-stream_bytes   the same of transposes, where registers fill lines (AVX-512)
-run_tiles     runs along the result's rows of 0 (never), 8, 16, 32, 64 tiles
-weights_bytes  convolutions whose weights stay near while images go by, up to so many bytes
+far_bytes      rows and loops with non-temporal stores never, and always. The limit is the number of
+               bytes of operands and results from which on "always" is faster, with ``then read``
+stream_bytes   as far_bytes, for transposes whose registers fill cache lines (AVX-512)
+run_tiles      runs of 0 (never), 8, 16, 32 and 64 tiles along the rows of a transpose's result
+weights_bytes  the most bytes of convolution weights that stay in the cache while images stream
 
-``--write`` puts what was found into the shipped file of this processor, which
-``benchmarks/dispatch.py constants`` has made.
+``--write`` writes the limits to the shipped file of this processor, which
+``benchmarks/dispatch.py constants`` has created.
 """
 
 # The environment must be set before the libraries load.
@@ -51,13 +51,13 @@ from tvm_disc.tir.llvm_ops import LANES, streams
 NEVER = 1 << 50
 TURN_S = 0.004
 TILES = (0, 8, 16, 32, 64)
-CLEARLY = 0.97  # a ratio below which a program is the faster
+CLEARLY = 0.97  # a ratio of times below this means that a program is faster
 Call = Callable[[], Any]
 Shape = tuple[int, ...]
 
 
 def matrix(name: str = "x") -> Any:
-    """An input of unknown size."""
+    """Return an input of unknown shape."""
     return relay.var(name, shape=(relay.Any(), relay.Any()), dtype="float32")
 
 
@@ -92,7 +92,7 @@ def _sum() -> Any:
     return relay.Function([x], relay.sum(x))
 
 
-# Programs, and how many arrays of the shape's size each touches.
+# name -> (program, number of arrays of the input's size that the program reads or writes)
 MOVES: dict[str, tuple[Callable[[], Any], int]] = {
     "relu": (_relu, 2),
     "add": (_add, 3),
@@ -103,7 +103,7 @@ CONVS = ((128, 128, 3, 28), (256, 256, 3, 14), (512, 512, 3, 7), (256, 1024, 1, 
 
 
 def conv(ic: int, oc: int, kernel: int) -> Any:
-    """A convolution of images of unknown number and size."""
+    """Return a convolution of images of unknown number and size."""
     x = relay.var("x", shape=(relay.Any(), ic, relay.Any(), relay.Any()), dtype="float32")
     w = np.random.default_rng(0).standard_normal((oc, ic, kernel, kernel)).astype("float32")
     pads = (kernel // 2,) * 2
@@ -112,13 +112,13 @@ def conv(ic: int, oc: int, kernel: int) -> Any:
 
 
 def compiled(source: Any, memory: Memory) -> Any:
-    """A program for one thread of a machine with such a memory."""
+    """Return a program for one thread, compiled with given memory limits."""
     with patch.object(compile, "memory_for", lambda processor: memory):
         return build(source, constraints=facts(source), options=Options(threads=1))
 
 
 def facts(source: Any) -> list[str]:
-    """Matrices are of one shape, vectors lie along its rows."""
+    """Return constraints: matrices have one shape, vectors have the length of its rows."""
     found = []
     for param in source.params[1:]:
         axes = (0, 1) if len(param.type_annotation.shape) == 2 else (1,)
@@ -128,7 +128,7 @@ def facts(source: Any) -> list[str]:
 
 
 def arrays(source: Any, shape: Shape) -> list[Any]:
-    """Operands on lines of cache: vectors lie along the row."""
+    """Return operands aligned to cache lines; vectors have the length of a row."""
     rng = np.random.default_rng(1)
     found = []
     for param in source.params:
@@ -138,7 +138,10 @@ def arrays(source: Any, shape: Shape) -> list[Any]:
 
 
 def ratios(calls: Sequence[Call], rounds: int) -> list[float]:
-    """CPU times over the first one's, in turn; each turn is warmed up by a call."""
+    """Return the CPU times relative to the first call's; the calls alternate.
+
+    Each turn begins with a warm-up call.
+    """
     start = time.perf_counter()
     for call in calls:
         call()
@@ -160,7 +163,7 @@ def limit(
     name: str, knob: str, programs: Mapping[str, tuple[Callable[[], Any], int]], base: Memory,
     shapes: Sequence[Shape], rounds: int,
 ) -> int | None:  # fmt: skip
-    """The bytes from which on storing past the caches gains for most programs; None for never."""
+    """Return the bytes from which on non-temporal stores are faster for most programs, or None."""
     reader = compiled(_sum(), base)
     gains: dict[int, list[float]] = {}
     for title, (make, touched) in programs.items():
@@ -180,7 +183,7 @@ def limit(
 
 
 def first_gain(gains: Mapping[int, float]) -> int | None:
-    """The least size from which on, in the mean, it pays: no smaller suffix does."""
+    """Return the least size such that the gain is clear at this and all larger sizes, or None."""
     sizes = sorted(gains)
     found = None
     for k in range(len(sizes) - 1, -1, -1):
@@ -191,7 +194,7 @@ def first_gain(gains: Mapping[int, float]) -> int | None:
 
 
 def turns(base: Memory, shapes: Sequence[Shape], rounds: int) -> int:
-    """The tiles of a run that take the least time in the geometric mean."""
+    """Return the number of tiles per run with the least geometric mean of the times."""
     source = _transpose()
     programs = [compiled(source, replace(base, run_tiles=n)) for n in TILES]
     logs = []
@@ -209,7 +212,7 @@ def turns(base: Memory, shapes: Sequence[Shape], rounds: int) -> int:
 
 
 def near_weights(base: Memory, rounds: int) -> int:
-    """The bytes of weights near the core that take the least time in the geometric mean."""
+    """Return the bytes of near weights with the least geometric mean of the times."""
     values = [base.weights_bytes * n // 2 for n in (1, 2, 4, 8)]
     logs = []
     for ic, oc, kernel, side in CONVS:
@@ -225,14 +228,16 @@ def near_weights(base: Memory, rounds: int) -> int:
 
 
 def better(values: Sequence[int], times: Any, present: int) -> int:
-    """The value of the least time, if it is clearly less than the present value's."""
+    """Return the value with the least time if this is clearly faster than ``present``, else
+    ``present``.
+    """
     least = values[int(np.argmin(times))]
     before = times[list(values).index(present)] if present in values else np.inf
     return least if min(times) < CLEARLY * before else present
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -264,7 +269,7 @@ def main() -> None:
 
 
 def write(known: Mapping[str, int]) -> None:
-    """Put limits into the shipped file of this processor."""
+    """Write limits to the shipped file of this processor."""
     path = FOLDER / f"{host_cpu()}.json"
     if not path.is_file():
         raise SystemExit(f"{path}: not there yet: python benchmarks/dispatch.py constants first")

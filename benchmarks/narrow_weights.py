@@ -1,12 +1,13 @@
-"""Products with weights of a byte or of bfloat16, beside the same product with float32 weights.
+"""Products with narrow weights, compared to the same product with float32 weights.
 
     python benchmarks/narrow_weights.py [--only 768x50304] [--rows 1,64] [--peer] [--rounds 9]
 
-A program multiplies several inputs with a matrix each, so many that they do not fit a cache
-together. Kinds of weights: float32; bfloat16; int8 with a scale per column, and per 32 rows; uint8
-with a zero per column. One round calls all of them in turn, on one thread; the median of
-``float32 / other``, in processor time, is printed. ``--peer`` adds ONNX Runtime's MatMulNBits of 8
-bits and 32 rows, in an environment that has it.
+A program multiplies several inputs, each by a different matrix; the matrices together are larger
+than the caches. The kinds of weights are float32; bfloat16; int8 with a scale per column, and per
+32 rows; uint8 with a zero point per column; and 4 bits with a scale per 32 rows. In kinds with
+"x int8" the inputs are rounded to int8, too. One round calls all programs, one after another, on
+one thread. Printed is the median of ``float32 / other`` in processor time. ``--peer`` adds ONNX
+Runtime's MatMulNBits of 8 bits and 32 rows, if it is installed.
 """
 
 # The thread counts must be set before the libraries load.
@@ -36,16 +37,16 @@ import numpy as np
 import tvm_disc
 from tvm_disc import relay
 
-LAYERS = [(768, 50304), (4096, 4096), (4096, 11008), (768, 768), (768, 3072)]  # K, N
+LAYERS = [(768, 50304), (4096, 4096), (4096, 11008), (768, 768), (768, 3072)]  # (K, N)
 ROWS = [1, 2, 4, 8, 16, 64, 128, 512]
 BLOCK = 32
-BEYOND_BYTES = 96 << 20  # of weights in bytes: more than caches have
+BEYOND_BYTES = 96 << 20  # total bytes of int8 weights: more than the caches hold
 TURN_S = 0.03
 Call = Callable[[], Any]
 
 
 def weights(kind: str, q: np.ndarray, scale: np.ndarray) -> Any:
-    """A matrix ``[N, K]`` as a graph gives it; ``q`` has numbers of int8, ``scale [N]``."""
+    """Return a matrix ``[N, K]`` as an expression of a graph, from int8 ``q`` and ``scale [N]``."""
     if kind == "float32":
         return relay.const(q.astype("float32") * scale[:, None])
     if kind == "bfloat16":
@@ -76,7 +77,7 @@ KINDS += (f"per {BLOCK} rows{ROUNDED}", f"{FOUR}{ROUNDED}")
 
 
 def program(kind: str, k: int, n: int, count: int) -> Any:
-    """``count`` products, each of an input and a matrix of its own."""
+    """Return a program of ``count`` products, each of a different input and matrix."""
     rng = np.random.default_rng(0)
     inputs, outs = [], []
     for i in range(count):
@@ -91,7 +92,7 @@ def program(kind: str, k: int, n: int, count: int) -> Any:
 
 
 def peer(k: int, n: int, count: int) -> Any:
-    """ONNX Runtime's product of blocks of 8 bits."""
+    """Return ONNX Runtime's product with 8-bit blocks of weights."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
@@ -116,7 +117,7 @@ def peer(k: int, n: int, count: int) -> Any:
 
 
 def turn(call: Call) -> float:
-    """Seconds of a call."""
+    """Return the processor seconds of a call."""
     call()
     times, end = [], time.perf_counter() + TURN_S
     while not times or time.perf_counter() < end:

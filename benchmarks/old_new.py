@@ -1,19 +1,19 @@
-"""Two checkouts of tvm_disc in turn: what a change does to speed and to builds.
+"""Compare two checkouts of tvm_disc: the effect of a change on run time and builds.
 
     python benchmarks/old_new.py OLD_TREE [--new NEW_TREE] [--groups products rows ...]
                                  [--only NAME] [--rounds N] [--threads N] [--turn SECONDS] [--json]
 
-Every checkout serves in a process of its own, which compiles the programs of a group and then
-times calls when it is asked to. The two take turns on every shape, old, new, old, new. A turn is
-the median of the calls that fit into it; a row is the least of the old one's turns over the least
-of the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so
-that others on the machine count little; on several they are of the clock. ``build`` is processor
-time of the builds of a group, without kept code, and ``bytes`` the size of its saved programs, both
-old / new. Results of the two are compared on every shape.
+Every checkout runs in a separate process, which compiles the programs of a group and times calls on
+request. The two alternate on every shape: old, new, old, new. A turn is the median of the calls
+that fit into it. A row is the least time of the old checkout's turns divided by that of the new
+one's: above 1 the new checkout is faster. On one thread times are processor time, so that other
+processes matter little; on several they are wall time. ``build`` is the processor time of the
+builds of a group, without cached code, and ``bytes`` the size of the saved programs, both old /
+new. The results of the two are compared on every shape.
 
-``python benchmarks/old_new.py .`` compares a checkout with itself and shows what noise there is:
-calls of a few microseconds differ by up to one between two processes that run the same code, so
-that a row of theirs means something only if it is there again in another run.
+``python benchmarks/old_new.py .`` compares a checkout with itself and shows the noise. Calls of a
+few microseconds differ by up to one microsecond between two processes that run the same code, so
+that their row is significant only if another run repeats it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-MODELS = ROOT / "tests" / "data" / "relay" / "models"  # the same for both checkouts
-LOW = 0.9  # rows that a summary names
-TOLERANCE = 1e-3  # of results, relative to the largest element: orders of addition may differ
+MODELS = ROOT / "tests" / "data" / "relay" / "models"  # both checkouts read these models
+LOW = 0.9  # a summary lists the rows below this ratio
+TOLERANCE = 1e-3  # relative to the largest element of a result: orders of addition may differ
 
 Shape = tuple[int, ...]
 
@@ -46,7 +46,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Something to compile once and to call at several shapes."""
+    """A source to compile once, and the shapes and inputs with which to call it."""
 
     make: Callable[[], Any]
     shapes: Sequence[Shape]
@@ -140,7 +140,10 @@ def _scalar(value: float) -> Any:
 def _conv(
     channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1, last: bool = False
 ) -> Program:
-    """A convolution; ``last``: of images with channels last, as between the layers of a network."""
+    """Return a convolution.
+
+    With ``last`` the images are channels last, as between the layers of a network.
+    """
 
     def make() -> Any:
         from tvm_disc import relay
@@ -172,7 +175,7 @@ _conv_last = partial(_conv, last=True)
 
 
 def _residual(blocks: Sequence[int]) -> Program:
-    """A network of bottlenecks as in ResNet-50, of so many blocks in each of its stages."""
+    """Return a network of bottlenecks as in ResNet-50; ``blocks`` are the blocks of each stage."""
 
     def make() -> Any:
         from tvm_disc import relay
@@ -233,7 +236,7 @@ def _rows(make_body: str, shapes: Sequence[Shape] = ()) -> Program:
 
 
 def _bias(shapes: Sequence[Shape]) -> Program:
-    """Rows that a vector of unknown length is added to."""
+    """Return the addition of a vector of unknown length to rows."""
 
     def make() -> Any:
         from tvm_disc import relay
@@ -251,7 +254,7 @@ def _small() -> Any:
 
 
 def _recorded(name: str) -> Program:
-    """A recorded model, at the shapes that it was recorded at."""
+    """Return a recorded model, with the recorded shapes."""
 
     def make() -> Any:
         from tvm_disc import relay
@@ -269,7 +272,7 @@ def _recorded(name: str) -> Program:
 
 
 def _encoder(layers: int, width: int, heads: int) -> Program:
-    """A transformer of layers of PyTorch's form, over a batch and a length."""
+    """Return a transformer of layers of PyTorch's form, over a batch and a length."""
 
     def make() -> Any:
         from benchmarks.encoder import encoder
@@ -349,9 +352,9 @@ GROUPS: dict[str, dict[str, Program]] = {
 
 
 def serve() -> None:
-    """Answer requests, one JSON a line: build a program, take a shape, time calls."""
+    """Answer requests, one JSON value per line: build a program, set a shape, time calls."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # what libraries print must not mix with the answers
     import tvm_disc
 
     server = _Server(tvm_disc)
@@ -362,7 +365,7 @@ def serve() -> None:
 
 
 class _Server:
-    """What a checkout's process holds: one program at a time, and inputs."""
+    """State of a checkout's process: one program at a time, and its inputs."""
 
     def __init__(self, package: Any) -> None:
         self.package = package
@@ -371,10 +374,10 @@ class _Server:
         if os.environ["TVM_NUM_THREADS"] == "1":
             self.clock = time.process_time
         first = _rows("relu").make()
-        package.build(first, options=self.build_options)  # what the first build alone pays for
+        package.build(first, options=self.build_options)  # one-time costs are not measured
 
     def build(self, group: str, name: str) -> dict[str, Any]:
-        """Compile a program; seconds of processor time, and bytes of its file."""
+        """Compile a program; return the processor seconds, and the bytes of its file."""
         self.program = GROUPS[group][name]
         made, begin = self.program.make(), time.process_time()
         self.exe = self.package.build(made, options=self.build_options)
@@ -396,7 +399,9 @@ class _Server:
         return {}
 
     def time(self, seconds: float) -> dict[str, Any]:
-        """The median of the calls that fit into so many seconds; short ones are timed together."""
+        """Return the median seconds of the calls that fit into ``seconds``; short calls are
+        timed together.
+        """
         many = max(1, int(1e-3 / max(self._calls(1), 1e-7)))
         end = time.perf_counter() + seconds
         found = [self._calls(many)]
@@ -412,7 +417,7 @@ class _Server:
 
 
 class Checkout:
-    """A checkout that serves."""
+    """The process of a checkout."""
 
     def __init__(self, tree: Path, threads: int) -> None:
         known = {
@@ -431,7 +436,7 @@ class Checkout:
             raise SystemExit(f"{tree}: expected its own tvm_disc, found that of {found}")
 
     def ask(self, do: str, **words: Any) -> dict[str, Any]:
-        """One request and its answer."""
+        """Send a request and return its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **words}) + "\n")
         self.process.stdin.flush()
@@ -463,7 +468,7 @@ class Report:
     file_bytes: list[tuple[float, float]] = field(default_factory=list)
 
     def lines(self, group: str) -> Iterator[str]:
-        """Geometric mean, the worst case, and builds."""
+        """Yield the geometric mean, the worst case, and the ratios of builds."""
         build, size = (
             sum(old for old, _ in pairs) / sum(new for _, new in pairs)
             for pairs in (self.build_s, self.file_bytes)
@@ -477,7 +482,7 @@ class Report:
 
 
 def compare(pair: Sequence[Checkout], group: str, name: str, args: Any, report: Report) -> None:
-    """One program on all its shapes."""
+    """Measure one program on all its shapes."""
     made = [checkout.ask("build", group=group, name=name) for checkout in pair]
     (old_s, new_s), (old_bytes, new_bytes) = ([m[k] for m in made] for k in ("seconds", "bytes"))
     report.build_s.append((old_s, new_s))
@@ -507,7 +512,7 @@ def compare(pair: Sequence[Checkout], group: str, name: str, args: Any, report: 
 
 
 def difference(old: str, new: str) -> float:
-    """The largest difference of results, relative to the largest element."""
+    """Return the largest difference of results, relative to the largest element."""
     import numpy as np
 
     with np.load(old) as first, np.load(new) as second:

@@ -1,11 +1,11 @@
-"""Shares of kernels in a profile, quiet and while other processes have the cores.
+"""Shares of kernels in a profile, on an idle machine and while other processes use the cores.
 
     python benchmarks/profile_shares.py [--busy 2] [--runs 20] [--models bert,cnn] [--threads 2]
 
-Each run profiles a recorded model in a process of its own. Quiet and busy runs alternate; during a
-busy one, processes run an empty loop. A run counts as good if the share of every kernel differs
-from its median over the quiet runs by at most a tenth of the call. ``mean of ten calls`` is the
-same without rounds: the mean time of ten consecutive calls.
+Each run profiles a recorded model in a separate process. Quiet and busy runs alternate; during a
+busy run, processes run an empty loop. A run counts as good if the share of every kernel differs
+from its median over the quiet runs by at most a tenth of the call. ``mean of ten calls`` are the
+shares without rounds: from the mean time of ten consecutive calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Shares = dict[str, float]
 
 
 def inputs(model: str) -> dict[str, Any]:
-    """Random inputs of a recorded model."""
+    """Return random inputs of a recorded model."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def inputs(model: str) -> dict[str, Any]:
 
 
 def measure(model: str, threads: int) -> None:
-    """What a child process does: print both kinds of shares as JSON."""
+    """Print both kinds of shares as JSON; this runs in a child process."""
     import numpy as np
 
     import tvm_disc
@@ -67,7 +67,7 @@ def measure(model: str, threads: int) -> None:
 
 
 def run(model: str, busy: int, threads: int) -> dict[str, Any]:
-    """Return what a child measured beside ``busy`` busy processes."""
+    """Return the measurements of a child process while ``busy`` processes run an empty loop."""
     from benchmarks.busy import neighbours
 
     command = [sys.executable, __file__, "--child", "--models", model, "--threads", str(threads)]
@@ -94,7 +94,7 @@ def relative(found: Shares, expected: Shares) -> float:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--busy", type=int, default=2)
     parser.add_argument("--runs", type=int, default=20)

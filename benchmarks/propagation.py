@@ -1,4 +1,4 @@
-"""What `PropagateShapeConstraints` does to each recorded model, as the table in the docs.
+"""Effect of `PropagateShapeConstraints` on each recorded model, as the table in the docs.
 
 python benchmarks/propagation.py [--repeat 5]
 """
@@ -36,44 +36,46 @@ SHAPES = {"relax.shape_of", "relax.shape_to_tensor", "relax.tensor_to_shape"}
 
 
 def bindings(mod: Any) -> Iterator[Any]:
-    """Every binding of `main`."""
+    """Yield every binding of `main`."""
     for block in mod["main"].body.blocks:
         yield from block.bindings
 
 
 def types(mod: Any) -> list[Any]:
-    """The tensor types of inputs and bindings."""
+    """Return the tensor types of inputs and bindings."""
     main = mod["main"]
     found = [p.ty for p in main.params] + [b.var.ty for b in bindings(mod)]
     return [t for t in found if is_tensor(t)]
 
 
 def symbols(mod: Any) -> list[str]:
-    """The symbols in shapes, by name."""
+    """Return the names of the symbols in shapes, sorted."""
     dims = [d for t in types(mod) if t.shape is not None for d in getattr(t.shape, "values", ())]
     return sorted({str(v.name) for v in free_symbols(dims)})
 
 
 def lost(mod: Any) -> int:
-    """How many tensors have no shape, but for those that a `match_cast` gives one."""
+    """Return the number of tensors without a shape, except those whose shape a `match_cast`
+    states.
+    """
     cast = {b.value for b in bindings(mod) if isinstance(b, relax.MatchCast)}
     found = [b.var.ty for b in bindings(mod) if b.var not in cast]
     return sum(is_tensor(t) and not isinstance(t.shape, relax.ShapeExpr) for t in found)
 
 
 def arithmetic(mod: Any) -> int:
-    """How many operators compute shapes."""
+    """Return the number of operators that compute shapes."""
     calls = (b.value for b in bindings(mod) if isinstance(b.value, tvm.ir.Call))
     return sum(str(getattr(c.op, "name", "")) in SHAPES for c in calls)
 
 
 def plain(cond: Any) -> str:
-    """A condition without TVM's type marks."""
+    """Return a condition as text without TVM's type marks."""
     return re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(cond)).replace("T.", "")
 
 
 def row(name: str, mod: Any, repeat: int) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     seconds = []
     for _ in range(repeat):
         began = time.perf_counter()
@@ -98,7 +100,9 @@ def row(name: str, mod: Any, repeat: int) -> str:
 
 
 def version_row(name: str, version: Any) -> str:
-    """One line about a version of a Relay model: what is left to know and to check."""
+    """Return one line about a version of a Relay model: its symbols, premises, guards and
+    kernel calls.
+    """
     passes = [DecomposeComposite(), Simplify(), MergeProducts(), FuseDISC()]
     calls = kernel_calls(tvm.transform.Sequential(passes)(version.mod))
     cells = (

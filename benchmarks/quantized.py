@@ -1,11 +1,11 @@
-"""Quantized ONNX models (QDQ) beside the float models and ONNX Runtime.
+"""Quantized ONNX models (QDQ), compared to the float models and ONNX Runtime.
 
     python -m benchmarks.quantized resnet50.onnx --sizes 1x224 4x224
     python -m benchmarks.quantized bert.onnx --sizes 1x32 8x64
 
 A size is the batch, and the value of the other unknown dims. Models are quantized by ONNX Runtime
-with random inputs: int8 weights with a scale for each channel, uint8 values. Printed are medians of
-the processor time of alternating calls on one thread, in ms.
+with random inputs: int8 weights with a scale for each channel, uint8 activations. Printed are
+medians of the processor time of alternating calls on one thread, in ms.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Feed = dict[str, np.ndarray]
 
 
 class Inputs(quantization.CalibrationDataReader):
-    """Random inputs of a model for the ranges of its values."""
+    """Random inputs of a model, from which ONNX Runtime determines the ranges of values."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.inputs = [(i.name, i.type.tensor_type) for i in model.graph.input]
         self.left = iter([(1, 32), (1, 32), (1, 32)] if self.words() else [(1, 224)] * 3)
 
     def words(self) -> bool:
-        """Whether the model reads integers."""
+        """Whether the model has integer inputs."""
         return any(t.elem_type != onnx.TensorProto.FLOAT for _, t in self.inputs)
 
     def of(self, batch: int, size: int, rng: np.random.Generator) -> Feed:
-        """Return inputs with these sizes of unknown dims."""
+        """Return inputs with the given sizes of unknown dims."""
         feed: Feed = {}
         for name, kind in self.inputs:
             dims = [d.dim_value or (size if k else batch) for k, d in enumerate(kind.shape.dim)]
@@ -55,7 +55,7 @@ class Inputs(quantization.CalibrationDataReader):
         return feed
 
     def get_next(self) -> Feed | None:
-        """Return the next inputs; the reader's interface."""
+        """Return the next inputs; ONNX Runtime calls this method."""
         size = next(self.left, None)
         return None if size is None else self.of(*size, np.random.default_rng(0))
 
@@ -73,13 +73,13 @@ def quantize(path: Path, to: Path) -> None:
 
 
 def session(path: Path) -> Callable[[Feed], Any]:
-    """Return ONNX Runtime's program on one thread."""
+    """Return a call of ONNX Runtime on one thread."""
     made = ort_session(str(path))
     return lambda feed: made.run(None, feed)
 
 
 def programs(path: Path, quantized: Path, target: str | None) -> Iterator[Callable[[Feed], Any]]:
-    """Yield our program and ONNX Runtime's for the float and for the quantized model."""
+    """Yield calls of tvm_disc and ONNX Runtime for the float model and the quantized model."""
     for model in (path, quantized):
         exe = tvm_disc.build(model, target=target)
         yield lambda feed, exe=exe: exe(**feed)

@@ -4,13 +4,14 @@
     python -m benchmarks.ragged FOLDER/bert.onnx --onnxruntime PYTHON --openvino PYTHON
 
 The lengths are log-normal with median 40, limited to 5 .. 512; a batch has 1 to 32 requests. Every
-engine runs in its own process, with the Python that is named. An engine runs a batch padded, or one
-request after the other; tvm_disc runs it ragged, too. In each round every way runs each batch once,
-in alternating order. Inputs are padded or packed outside of the measured time.
+engine runs in a separate process, with the Python that its option names. An engine runs a batch in
+two ways: padded, or one request after another; tvm_disc also runs it ragged. In each round every
+way runs each batch once, in alternating order. Inputs are padded or packed outside of the measured
+time.
 
-Printed are requests per second, from the median of the rounds, and for each way the gain of ragged
-batches over it: of all batches together, and the least of a single batch. ``--cpu`` uses the CPU
-time of the process instead of wall time, which is more stable on a shared machine.
+Printed are requests per second, from the median of the rounds, and the speed-up of ragged batches
+over each other way: over all batches together, and the least of a single batch. ``--cpu`` uses the
+CPU time of the process instead of wall time, which is more stable on a shared machine.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ TOLERANCE = 1e-4
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Items = Sequence[np.ndarray]
-Run = Callable[[Items, Items], Any]  # ids and masks of the requests -> a result each
+Run = Callable[[Items, Items], Any]  # ids and masks of the requests -> one result per request
 
 
 def batches() -> list[list[np.ndarray]]:
-    """The token ids of every request."""
+    """Return the token ids of every request of every batch."""
     rng = np.random.default_rng(SEED)
     made = []
     for _ in range(BATCHES):
@@ -53,7 +54,7 @@ def batches() -> list[list[np.ndarray]]:
 
 
 def padded(items: Items) -> tuple[np.ndarray, np.ndarray]:
-    """A batch and its mask, with zeros behind the end of every request."""
+    """Return a batch and its mask, with zeros after the end of every request."""
     shape = len(items), max(map(len, items))
     ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for k, item in enumerate(items):
@@ -64,7 +65,7 @@ def padded(items: Items) -> tuple[np.ndarray, np.ndarray]:
 def dense_calls(
     call: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> dict[str, Callable[[Items], Callable[[], Any]]]:
-    """The two ways of an engine that takes dense tensors; each binds a batch to a call."""
+    """Return the two ways of an engine that takes dense tensors. Each binds a batch to a call."""
 
     def together(items: Items) -> Callable[[], Any]:
         ids, mask = padded(items)
@@ -78,7 +79,9 @@ def dense_calls(
 
 
 def tvm_disc_ways(path: str, threads: int) -> Mapping[str, Any]:
-    """Our ragged program, and the plain one."""
+    """Return the calls of tvm_disc: a ragged batch, a padded batch, and one request after
+    another.
+    """
     import tvm_disc
 
     options = tvm_disc.Options(threads=threads)
@@ -101,7 +104,9 @@ def tvm_disc_ways(path: str, threads: int) -> Mapping[str, Any]:
 
 
 def onnxruntime_ways(path: str, threads: int) -> Mapping[str, Any]:
-    """ONNX Runtime on the CPU."""
+    """Return the calls of ONNX Runtime on the CPU: a padded batch, and one request after
+    another.
+    """
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -111,7 +116,9 @@ def onnxruntime_ways(path: str, threads: int) -> Mapping[str, Any]:
 
 
 def openvino_ways(path: str, threads: int) -> Mapping[str, Any]:
-    """OpenVINO on the CPU, in float32, with one stream."""
+    """Return the calls of OpenVINO on the CPU, in float32, with one stream: a padded batch,
+    and one request after another.
+    """
     import openvino as ov
 
     config = {
@@ -165,7 +172,7 @@ class Engine:
         self.ways: list[str] = self._answer()
 
     def run(self, way: str, batch: int) -> tuple[float, float, Any]:
-        """Wall seconds, CPU seconds and a sample of the results."""
+        """Return wall seconds, CPU seconds and a sample of the results."""
         assert self.process.stdin is not None
         print(json.dumps([way, batch]), file=self.process.stdin, flush=True)
         wall, cpu, sample = self._answer()
@@ -188,7 +195,7 @@ Way = tuple[str, str]
 def measure(
     engines: Mapping[str, Engine], rounds: int, cpu: bool
 ) -> Iterator[tuple[list[int], dict[Way, float]]]:
-    """Yield the lengths of each batch, and the seconds of every way."""
+    """Yield for each batch the lengths of its requests, and the seconds of every way."""
     ways = [(name, way) for name, engine in engines.items() for way in engine.ways]
     for k, items in enumerate(batches()):
         times: dict[Way, list[float]] = {w: [] for w in ways}
@@ -205,7 +212,7 @@ def measure(
 
 
 def table(rows: Sequence[tuple[list[int], Mapping[Way, float]]]) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the lines of the table."""
     yield "| engine | way | requests/s | gain of ragged | least gain of a batch |"
     yield "|---|---|---:|---:|---:|"
     requests = sum(len(lengths) for lengths, _ in rows)

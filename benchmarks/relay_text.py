@@ -1,6 +1,6 @@
-"""How long Relay text takes to be parsed: ``python benchmarks/relay_text.py --layers 48``.
+"""Time to parse Relay text: ``python benchmarks/relay_text.py --layers 48``.
 
-An encoder of batch and length unknown, whose weights are in the metadata of the text.
+The text is an encoder of unknown batch and length, with its weights in the metadata.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_disc import relay
 
 
 def encoder(layers: int, width: int, heads: int = 2) -> relay.IRModule:
-    """Layers of attention, two norms and a GELU."""
+    """Return an encoder whose layers have attention, two norms and a GELU."""
     rng = np.random.default_rng(layers)
 
     def weight(*shape: int) -> relay.Constant:

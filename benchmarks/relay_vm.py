@@ -1,12 +1,13 @@
-"""Time a Relay model on the Relay VM, the descendant of Nimble, in an environment of its own.
+"""Time a Relay model on the Relay VM, the descendant of Nimble, in a separate environment.
 
-``make relay-vm`` creates that environment: TVM's last release with Relay, which cannot share a
-process with the TVM that tvm_disc uses.  This script imports nothing of tvm_disc.
+``make relay-vm`` creates this environment. It contains TVM's last release with Relay, which cannot
+share a process with the TVM that tvm_disc uses. This script does not import tvm_disc.
 
     .venv-relay/bin/python benchmarks/relay_vm.py MODEL.relay INPUTS.npz ROUNDS
 
-``INPUTS.npz`` holds arrays named ``<case>.<input>``.  Prints one line of JSON: ``compile_s``, and
-for every case its median ``seconds`` per call and its ``outputs``' file, an ``.npz`` beside it.
+``INPUTS.npz`` contains arrays named ``<case>.<input>``. The script prints one line of JSON:
+``compile_s``, and for every case its median ``seconds`` per call and the file of its ``outputs``,
+an ``.npz`` in the same folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-# Before TVM loads: no download of tuning records.
+# Set before TVM loads, so that it does not download tuning records.
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import numpy as np
@@ -28,20 +29,20 @@ from tvm.runtime.vm import VirtualMachine
 
 
 def leaves(value):
-    """The arrays of a result, tuples flattened."""
+    """Return the arrays of a result, with tuples flattened."""
     return (
         [value.numpy()] if hasattr(value, "numpy") else [a for item in value for a in leaves(item)]
     )
 
 
 def arrays_of(mod, arrays, case):
-    """What ``main`` takes in a case: an array for each of its parameters."""
+    """Return the arguments of ``main`` in a case: one array per parameter."""
     names = [p.name_hint for p in mod["main"].params]
     return [tvm.nd.array(arrays[f"{case}.{name}"]) for name in names]
 
 
 def main(model: Path, inputs: Path, rounds: int, arguments=arrays_of) -> None:
-    """Time every case; ``arguments(mod, arrays, case)`` makes what ``main`` takes."""
+    """Time every case; ``arguments(mod, arrays, case)`` returns the arguments of ``main``."""
     mod = tvm.relay.parse(model.read_text(encoding="utf-8"))
     start = time.perf_counter()
     with tvm.transform.PassContext(opt_level=3):

@@ -1,11 +1,11 @@
-"""Time a Relay model over trees on the Relay VM, in an environment of its own.
+"""Time a Relay model over trees on the Relay VM, in a separate environment.
 
     .venv-relay/bin/python benchmarks/relay_vm_trees.py MODEL.relay TREES.npz ROUNDS
 
-``TREES.npz`` holds for every case ``<case>.parents``, the parent of each node (its own number for
-the root, which is node 0), and ``<case>.words``, what the nodes hold. Children come in the order of
-their numbers. ``main`` takes one ``Tree`` with the constructor ``Rose(word, List[Tree])``. Prints
-one line of JSON as ``relay_vm.py`` does.  This script imports nothing of tvm_disc.
+``TREES.npz`` contains for every case ``<case>.parents``, the index of each node's parent (the root
+is node 0 and its own parent), and ``<case>.words``, the value of each node. Children are ordered by
+index. ``main`` takes one ``Tree`` with the constructor ``Rose(word, List[Tree])``. The script
+prints one line of JSON as ``relay_vm.py`` does. It does not import tvm_disc.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from relay_vm import main  # first: it keeps TVM from downloading records
+from relay_vm import main  # must be first: it prevents TVM from downloading tuning records
 from tvm import nd
 from tvm.runtime import container
 
 
 def tree(mod, parents, words):
-    """The tree as objects of the VM."""
+    """Return a tree as objects of the VM."""
     tag = {c.name_hint: c.tag for name in ("Tree", "List") for c in mod.get_type(name)[1:]}
     nil = container.ADT(tag["Nil"], [])
     kids = [nil for _ in parents]
@@ -33,7 +33,7 @@ def tree(mod, parents, words):
 
 
 def tree_of(mod, arrays, case):
-    """What ``main`` takes in a case: one tree."""
+    """Return the argument of ``main`` in a case: one tree."""
     return [tree(mod, arrays[f"{case}.parents"], arrays[f"{case}.words"])]
 
 

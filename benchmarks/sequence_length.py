@@ -1,12 +1,12 @@
-"""BERT-base beside ONNX Runtime and PyTorch: processor time of a call by sequence length.
+"""BERT-base, compared to ONNX Runtime and PyTorch: processor time of a call by sequence length.
 
     python -m benchmarks.sequence_length bert.onnx --json times.json     # needs torch, onnxruntime
     python -m benchmarks.sequence_length --json times.json --plot docs/latency.svg    # matplotlib
 
 `benchmarks/full_models.py export` writes the model. All engines run in one process, on one thread,
-on the same inputs, and alternate. A time is the least processor time of a call over the rounds:
-other processes on the machine change it little. The first calls of a length are not counted, nor
-is the time that `torch.compile(dynamic=True)` compiles in.
+on the same inputs, and alternate. A time is the least processor time of a call over the rounds,
+which other processes on the machine change little. The first calls at a length are not counted, and
+neither is the compilation of `torch.compile(dynamic=True)`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Call = Callable[[np.ndarray, np.ndarray], object]
 
 
 def engines(path: Path) -> dict[str, Call]:
-    """Return the call of each engine by its name."""
+    """Return the call of each engine by the engine's name."""
     import torch
 
     import tvm_disc
@@ -54,7 +54,7 @@ def engines(path: Path) -> dict[str, Call]:
 
 
 def measure(path: Path, rounds: int) -> dict[str, list[float]]:
-    """Return milliseconds of processor time by engine, one for each length."""
+    """Return engine -> milliseconds of processor time, one value per length."""
     calls = engines(path)
     best: dict[str, list[float]] = {name: [] for name in calls}
     rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure if a model is given, and plot if a picture is."""
+    """Measure if a model is given, and plot if an output file is given."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--json", type=Path, required=True)

@@ -1,13 +1,14 @@
-"""Measure the solver's queries: of a deep encoder, or of any command that builds programs.
+"""Measure the solver's queries in a deep encoder, or in any command that builds programs.
 
 python benchmarks/shape_queries.py [layers]
 python benchmarks/shape_queries.py --of MODULE [ARGUMENT...]
 
 The second form runs a module as ``python -m`` does and prints its slowest queries, for example
 ``--of tvm_disc build model.onnx`` or ``--of pytest -n 0 tests/build``. Python's garbage collector
-is off during a query: its pauses depend on all objects of the process. Set DISC_QUERIES to the name
-of a file to which every process, forked children included, appends the queries above 0.1 s; in
-pytest with the name of the test. ``--of tests.fuzz`` and others that fork need it.
+is off during a query, because its pauses depend on all objects of the process. If DISC_QUERIES is
+the name of a file, every process, including forked children, appends its queries above 0.1 s to the
+file; in pytest with the name of the test. Commands that fork, such as ``--of tests.fuzz``, require
+it.
 """
 
 from __future__ import annotations

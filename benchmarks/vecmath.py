@@ -62,19 +62,21 @@ REFERENCE: dict[str, Callable[..., Array]] = {
 
 
 def reference(name: str, *args: Array) -> Array:
-    """The function in float64, warnings off."""
+    """Return the function evaluated in float64, with warnings off."""
     with np.errstate(all="ignore"):
         return REFERENCE[name](*(np.asarray(a).astype(np.float64) for a in args))
 
 
 def host_target(mcpu: str | None = None, **flags: Any) -> tvm.target.Target:
-    """An LLVM target for ``mcpu``, by default the CPU of this machine."""
+    """Return an LLVM target for ``mcpu``, by default the CPU of this machine."""
     plain = {"kind": "llvm", "mcpu": mcpu} if mcpu else this_machine()
     return tvm.target.Target({**plain, **flags})
 
 
 def kernel(fn: Callable[..., Any], arity: int = 1, dtype: str = "float32", lanes: int = 0) -> Any:
-    """``B[i] = fn(A[i], ..)`` over a dynamic extent: a serial loop, or ``lanes`` at a time."""
+    """Return ``B[i] = fn(A[i], ..)`` over a dynamic extent: a serial loop, or ``lanes``
+    elements at a time.
+    """
     step = max(lanes, 1)
 
     if arity == 1:
@@ -104,7 +106,7 @@ def kernel(fn: Callable[..., Any], arity: int = 1, dtype: str = "float32", lanes
 
 
 def build(fn: Callable[..., Any], target: tvm.target.Target | None = None, **how: Any) -> Any:
-    """The compiled module of :func:`kernel`."""
+    """Return the compiled module of :func:`kernel`."""
     mod = tvm.IRModule({"main": kernel(fn, **how)})
     return tvm.compile(mod, target=target or host_target())
 
@@ -117,9 +119,9 @@ def run(module: Any, *args: Array) -> Array:
 
 
 def native_module(fn: Callable[..., Any], lanes: int, mcpu: str | None = None) -> Any:
-    """A kernel as this compiler writes it: ``y[i:i+lanes] = fn(x[i:i+lanes])``, for ``mcpu``.
+    """Return the kernel that tvm_disc generates for ``y[i:i+lanes] = fn(x[i:i+lanes])``.
 
-    The default is this machine, or what ``DISC_TARGET`` says.
+    The target is ``mcpu``, by default ``DISC_TARGET`` or this machine.
     """
     target, block = resolve_target(mcpu and f"llvm -mcpu={mcpu}"), Block()
     pointers = [pointer(name, "float32") for name in ("x", "y")]
@@ -133,12 +135,12 @@ def native_module(fn: Callable[..., Any], lanes: int, mcpu: str | None = None) -
 
 
 def run_native(fn: Callable[..., Any], x: Array, lanes: int) -> Array:
-    """:func:`native_module` on an array whose size is divisible by ``lanes``."""
+    """Apply :func:`native_module` to an array whose size is divisible by ``lanes``."""
     return call_native(native_module(fn, lanes), x, lanes)
 
 
 def call_native(module: Any, x: Array, lanes: int) -> Array:
-    """As :func:`run_native`, of a module made before."""
+    """Apply a compiled module of :func:`native_module` to an array."""
     x = np.ascontiguousarray(x)
     out = np.full_like(x, 123)
     module["main"](*(ctypes.c_void_p(a.ctypes.data) for a in (x, out)), x.size // lanes)
@@ -146,7 +148,7 @@ def call_native(module: Any, x: Array, lanes: int) -> Array:
 
 
 def ulp_error(got: Array, want: Array) -> Array:
-    """|got - want| in ulp of the float32 nearest ``want``; inf where the special values differ.
+    """Return |got - want| in ulp of the float32 nearest ``want``; inf if special values differ.
 
     An overflow counts as 2^128, so that rounding to inf just above the largest float is an error
     of less than an ulp.
@@ -163,7 +165,7 @@ def ulp_error(got: Array, want: Array) -> Array:
 
 
 def _special_error(got: Array, want: Array) -> Array:
-    """As :func:`ulp_error`, where either side is not finite or ``want`` is zero."""
+    """Return the error as :func:`ulp_error` does, if a value is not finite or ``want`` is 0."""
     with np.errstate(invalid="ignore"):
         got = got.astype(np.float64)
     exact = np.isnan(want) | np.isinf(want) | (want == 0)
@@ -180,10 +182,10 @@ def all_floats(
     between: tuple[float, float] | None = None,
     lanes: int = 0,
 ) -> tuple[float, float]:
-    """(largest error, where) over all 2^32 bit patterns, or every ``stride``-th of them.
+    """Return (largest error, its operand) over all 2^32 bit patterns, or every ``stride``-th.
 
-    With ``between`` = (low, high), both positive: over low <= |x| < high only. With ``lanes``: as
-    the compiler writes the function for vectors on this machine.
+    ``between`` = (low, high), both positive, restricts the operands to low <= |x| < high. With
+    ``lanes``, the function is compiled for vectors of this machine as in a program.
     """
     if lanes:
         native = native_module(functions.MATH[name], lanes)
@@ -211,7 +213,7 @@ def all_floats(
 
 
 def pow_operands(count: int, seed: int = 0) -> tuple[Array, Array]:
-    """Random bit patterns, plus pairs whose power is near a chosen finite value."""
+    """Return random bit patterns, and pairs whose power is near a chosen finite value."""
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 1 << 32, (2, count), dtype=np.uint64).astype(np.uint32).view(np.float32)
     x2 = np.abs(x)
@@ -261,7 +263,7 @@ _POSITIVE = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power")
 
 
 def bench(names: list[str], size: int = 1 << 16, rounds: int = 21) -> None:
-    """Print ns/element; ours and TVM's alternate A B A B, medians of ``rounds``."""
+    """Print ns/element, medians of ``rounds``. The functions of tvm_disc and TVM alternate."""
     print(f"mcpu {host_target().mcpu}, {size} elements, one thread, median of {rounds}")
     print(f"{'function':10} {'vecmath':>9} {'16 lanes':>9} {'TVM':>9} {'numpy':>9} {'TVM/ours':>9}")
     for name in names:

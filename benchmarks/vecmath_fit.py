@@ -22,7 +22,9 @@ Fn = Callable[[mp.mpf], mp.mpf]
 
 @dataclass(frozen=True)
 class Fit:
-    """``tail`` on [lo, hi] by ``count`` coefficients in ``var(x)``; ``scale`` = error weight."""
+    """Fit of ``tail`` on [lo, hi] by ``count`` coefficients in ``var(x)``, with error weight
+    ``scale``.
+    """
 
     tail: Fn
     scale: Fn  # d(result)/d(tail) / result
@@ -47,7 +49,7 @@ def _phi_slope(x: mp.mpf) -> mp.mpf:
 
 
 def _odd(fn: Fn, lo: float, hi: float, count: int) -> Fit:
-    """``fn(x) = x + x*x^2*P(x^2)``."""
+    """Return the fit of ``fn(x) = x + x*x^2*P(x^2)``."""
     return Fit(lambda x: (fn(x) - x) / x**3, lambda x: x**3 / fn(x), lo, hi, count, lambda x: x * x)
 
 
@@ -125,7 +127,7 @@ FITS: dict[str, Fit] = {
 
 
 def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
-    """Rounded coefficients, lowest order first, and the largest weighted error."""
+    """Return the rounded coefficients, lowest order first, and the largest weighted error."""
     t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes) / 2 + 0.5
     xs = [mp.mpf(float(v)) for v in fit.lo + (fit.hi - fit.lo) * t]
     xs = [x if x != 0 else mp.mpf(1e-9) for x in xs]
@@ -160,13 +162,14 @@ def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
 
 
 ERF_STEP, ERF_PIECES, ERF_COUNT = 0.25, 16, 6
-ERF_LIFT = 2.8e-8  # from there on the last piece rounds to 1
+ERF_LIFT = 2.8e-8  # added to the end of the last polynomial, so that it rounds to 1 there
 
 
 def erf_table() -> tuple[list[list[float]], float]:
-    """Polynomials about ``k * ERF_STEP``, a row for each coefficient, and their largest error.
+    """Return polynomials about ``k * ERF_STEP``, one row per coefficient, and their largest error.
 
-    The first has no constant, so that it is relatively accurate; the last is lifted to end in 1.
+    The first polynomial has no constant term, so that it is relatively accurate. The last one is
+    increased towards its end, so that it ends in 1.
     """
     half, pieces, worst = ERF_STEP / 2, [], 0.0
     for k in range(ERF_PIECES):

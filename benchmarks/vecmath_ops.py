@@ -1,15 +1,15 @@
-"""Single operators from ONNX that live on vector mathematics, beside ONNX Runtime and PyTorch.
+"""Single ONNX operators that are dominated by vector math, compared to ONNX Runtime and PyTorch.
 
     python -m benchmarks.vecmath_ops --target x86-64-v3
     python -m benchmarks.vecmath_ops --names exp tanh --shapes 512x768 2048x1024
 
-Every model is one operator over a matrix whose dims are both dynamic. One thread each, in one
-process, by turns A B C A B C over the same array, in samples of a millisecond; what is printed is
-how many times as long as ours the other took, each in its least disturbed turn. ``rel`` is the
-largest difference from PyTorch's result in float64, over its magnitude.
+Every model is one operator over a matrix with two dynamic dims. All engines run on one thread, in
+one process, on the same array, alternately (A B C A B C), in samples of a millisecond. Printed is
+the least time of each other engine divided by the least time of tvm_disc. ``rel`` is the largest
+difference from PyTorch's result in float64, relative to its magnitude.
 
-PyTorch runs eagerly and is held to the target, which ONNX Runtime is not: on a processor with
-AVX-512 it uses that, for whatever is compiled here.
+PyTorch runs eagerly and is limited to the target's instructions. ONNX Runtime cannot be limited: on
+a processor with AVX-512 it uses AVX-512 for every target.
 """
 
 # The environment must be set before the libraries load.
@@ -62,7 +62,7 @@ NODES = {
 
 
 def model_of(name: str) -> bytes:
-    """The ONNX model of an operator; layer norm takes its scale as a second input."""
+    """Return the ONNX model of an operator; layer norm takes its scale as a second input."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", "cols"])]
     if name == "silu":
         nodes = [
@@ -83,7 +83,7 @@ def model_of(name: str) -> bytes:
 
 
 def contestants(name: str, model: bytes) -> list[Callable[[np.ndarray], Callable[[], Any]]]:
-    """Ours, ONNX Runtime's and PyTorch's call, each made from an array."""
+    """Return functions that make a call from an array, for tvm_disc, ONNX Runtime and PyTorch."""
     exe = tvm_disc.build(onnx.load_from_string(model), constraints=_facts(name))
     session = ort_session(model)
     extra = name == "layer_norm"
@@ -115,7 +115,9 @@ def seconds(fn: Callable[[], Any], count: int) -> float:
 
 
 def ratios(calls: Sequence[Callable[[], Any]], rounds: int) -> tuple[float, list[float]]:
-    """Our least time in microseconds, and how many times as long the least of each other is."""
+    """Return the least time of the first call in microseconds, and the least times of the
+    others relative to it.
+    """
     counts = []
     for call in calls:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Models of all kinds, exported from PyTorch, compiled once and run on many dims."""
+"""Models of many kinds, exported from PyTorch, compiled once and run on many dims."""
 
 from __future__ import annotations
 

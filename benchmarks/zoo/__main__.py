@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 PATHS = ("onnx", "torch", "compile")
-GRACE = 5  # seconds for a row to say itself where its time went
+GRACE = 5  # seconds after the limit in which a row can still report its own timeout
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run rows that have no result yet, or print the table of those that have."""
+    """Run rows that have no result yet, or print the table of existing results."""
     parser = argparse.ArgumentParser(prog="benchmarks.zoo", description=__doc__)
     parser.add_argument("--match", default="", help="rows whose names hold one of these, by comma")
     parser.add_argument("--path", choices=PATHS, help="one path only")
@@ -75,7 +75,7 @@ def _short(record: dict[str, Any]) -> str:
 
 
 def in_child(work: Any, row: Any, path: str, limit: float) -> dict[str, Any]:
-    """The record of a row, from a child that may crash or never end."""
+    """Return the record of a row, computed in a child process that may crash or never end."""
     start = time.perf_counter()
     fork = multiprocessing.get_context("fork")  # imports take longer than most rows
     receive, send = fork.Pipe(duplex=False)
@@ -86,7 +86,7 @@ def in_child(work: Any, row: Any, path: str, limit: float) -> dict[str, Any]:
     try:
         if receive.poll(limit + GRACE):
             record = receive.recv()
-            child.kill()  # a build that took too long may still be at it
+            child.kill()  # a build beyond its time limit may still run
         else:
             record |= {"status": "slow", "reason": f"not done in {limit:.0f} s"}
             child.kill()
@@ -98,7 +98,7 @@ def in_child(work: Any, row: Any, path: str, limit: float) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """The records of a file, the last of each row and path."""
+    """Return the records of a file; the last record of each row and path counts."""
     if not path.exists():
         return {}
     records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -106,7 +106,7 @@ def read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
-    """One record more."""
+    """Append a record to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(record) + "\n")

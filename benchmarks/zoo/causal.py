@@ -1,4 +1,4 @@
-"""More decoders of text, each over a whole prompt, without a cache."""
+"""Decoder models of text, each over a whole prompt, without a cache."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EXPERTS = {
 }  # fmt: skip
 
 
-# A padded row has at most 31 tokens, and at least half of them are no padding: with this window
-# every query sees a token. Where a query sees none, an ONNX file takes the mean of all values, and
-# PyTorch's attention gives 0.
+# A padded sequence has at most 31 tokens, at least half of which are not padding. With this window
+# every query attends to at least one token. Otherwise results would differ: an ONNX file computes
+# the mean of all values, and PyTorch's attention returns 0.
 WINDOW = 16
 
 
 class Scores(nn.Module):
-    """The scores of every token."""
+    """A decoder that returns the logits of every token."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Scores(nn.Module):
 
 
 class Unmasked(nn.Module):
-    """The scores of every token, of a model that takes no mask."""
+    """A decoder without a mask, which returns the logits of every token."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Unmasked(nn.Module):
 
 
 def causal(name: str, model: str, config: str, length: int | None = None, **sizes: Any) -> None:
-    """A row for a decoder of transformers; one of a fixed ``length`` takes no mask."""
+    """Add a row for a decoder of transformers. With a fixed ``length`` it takes no mask."""
 
     def made() -> nn.Module:
         torch.manual_seed(0)
@@ -79,7 +79,7 @@ causal(
     kv_lora_rank=16, q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16,
     first_k_dense_replace=1, num_key_value_heads=HEADS,
 )  # fmt: skip
-# Its reference code is a loop in Python over the positions, which exporters write out.
+# Mamba's reference code is a Python loop over the positions, which exporters unroll.
 causal(
     "mamba", "MambaForCausalLM", "MambaConfig", length=6, state_size=8, time_step_rank=4,
     n_layer=LAYERS,

@@ -1,4 +1,6 @@
-"""One row on one path: compiled, run on its dims, and compared with PyTorch."""
+"""Check one row on one path: export and compile it, run it on its dims, and compare with
+PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,20 @@ from tvm_disc.errors import BuildTimeout
 
 PATHS = {"onnx": kept_onnx, "torch": to_torch}
 TOLERANCE = 1e-4
-FEWEST_COMPILED = 0.95  # share of operators in programs for torch.compile to count as right
-FLOOR = 1e-6  # errors are relative to the largest element of a result, but at least to this
-FEWEST = 6  # combinations of dims that PyTorch itself can run
+FEWEST_COMPILED = 0.95  # least share of operators that torch.compile must compile for "right"
+FLOOR = 1e-6  # errors are relative to the largest element of a result, or to this if it is larger
+FEWEST = 6  # least number of combinations of dims that PyTorch can run
 
 
 class Differs(Exception):
-    """Results of another number or shape than PyTorch's."""
+    """Raised if the number or a shape of the results differs from PyTorch's."""
 
 
 def check(row: Row, path: str, limit: float) -> dict[str, Any]:
-    """What a row measured within so many seconds: a record of plain values, with ``status`` and
-    ``reason``."""
+    """Return the record of a row: plain values with ``status`` and ``reason``.
+
+    ``limit`` is in seconds.
+    """
     end = time.perf_counter() + limit
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -47,14 +51,14 @@ def check(row: Row, path: str, limit: float) -> dict[str, Any]:
         return record | {"status": "refused", "reason": _text(error)}
     except Differs as error:
         return record | {"status": "wrong", "reason": str(error)}
-    except Exception as error:  # a fault of ours, or the row's own
+    except Exception as error:  # a bug of tvm_disc or of the row
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{where.filename.rpartition('site-packages/')[2]}:{where.lineno}"
         return record | {"status": "internal", "reason": f"{_text(error)} ({place})"}
 
 
 def warm() -> None:
-    """Import what exports and builds import late, so that children need not, each again."""
+    """Import modules that exports and builds import late, so that child processes need not."""
     module = torch.nn.Linear(2, 2).eval()
     row = Row("warm", lambda: module, {"x": floats("b 2")}, ({"b": 3},), {})
     for path in (to_onnx, to_torch):
@@ -109,7 +113,7 @@ def _measured(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
 
 
 def _compiled(row: Row, path: str, record: dict[str, Any], end: float) -> dict[str, Any]:
-    """Return what ``torch.compile(dynamic=True)`` makes of a row."""
+    """Return the record of a row under ``torch.compile(dynamic=True)``."""
     torch.manual_seed(0)
     module = row.make().eval()
     wanted = _few_graphs(_wanted(row, module))
@@ -164,21 +168,23 @@ def _few_graphs(wanted: list[Any]) -> list[Any]:
 
 
 def _refusal(path: str, model: Any, row: Row, dims: Dims) -> str:
-    """What the exported model itself says of inputs that PyTorch's module takes; empty if it
-    takes them. Exporters make sizes of the example, and guesses about strides, conditions."""
+    """Return the error of the exported model on inputs that PyTorch's module accepts, or "".
+
+    Exporters turn sizes of the example, and assumptions about strides, into conditions.
+    """
     try:
         if path == "torch":
             with torch.no_grad():
                 model.program.module()(*row.at(dims))
         else:
             _session(model, row)(dims)
-    except Exception as error:  # of any class: PyTorch's and ONNX Runtime's have nothing in common
+    except Exception as error:  # the exceptions of PyTorch and ONNX Runtime have no common class
         return _text(error)
     return ""
 
 
 def _session(model: Any, row: Row) -> Callable[[Dims], Any]:
-    """ONNX Runtime's results for some dims."""
+    """Return a function from dims to ONNX Runtime's results."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString())
@@ -192,12 +198,12 @@ def _session(model: Any, row: Row) -> Callable[[Dims], Any]:
 
 
 def _as_the_file_says(model: Any, exe: Any, row: Row, combinations: Sequence[Dims]) -> bool:
-    """Whether ONNX Runtime gives our results wherever it gives any."""
+    """Return whether our results equal ONNX Runtime's for all dims that ONNX Runtime can run."""
     run, compared = _session(model, row), 0
     for dims in combinations:
         try:
             theirs = run(dims)
-        except Exception:  # it cannot run these dims
+        except Exception:  # ONNX Runtime cannot run these dims
             continue
         compared += 1
         if not largest_error(_run(exe, arguments(exe, row, dims)), theirs) <= TOLERANCE:
@@ -206,26 +212,26 @@ def _as_the_file_says(model: Any, exe: Any, row: Row, combinations: Sequence[Dim
 
 
 def _wanted(row: Row, module: Any) -> list[tuple[Dims, tuple[np.ndarray, ...]]]:
-    """PyTorch's results, for the dims for which it has any."""
+    """Return PyTorch's results, for the dims that PyTorch can run."""
     found = []
     with torch.no_grad():
         for dims in row.combinations:
             try:
                 results = first_tensors(module(*row.at(dims)))
-            except Exception:  # not defined there, as a mean of nothing or a window too wide
+            except Exception:  # undefined for these dims, such as the mean of no elements
                 continue
             found.append((dims, tuple(r.numpy() for r in results)))
     return found
 
 
 def _is_nothing(wanted: Sequence[tuple[Dims, tuple[np.ndarray, ...]]]) -> bool:
-    """Return whether all elements of some result are so small that no comparison can fail."""
+    """Return whether some result has only elements that are too small to compare."""
     largest = [[np.abs(r).max(initial=0) for r in results] for _, results in wanted]
     return any(max(column) < FLOOR for column in zip(*largest, strict=True))
 
 
 def arguments(exe: Any, row: Row, dims: Dims) -> list[np.ndarray]:
-    """What a program is called with; it may lack inputs that the exporter found unused."""
+    """Return the arguments of a program, without inputs that the exporter removed as unused."""
     arrays = {n: x.numpy() for n, x in zip(row.inputs, row.at(dims), strict=True)}
     names = [name for name, _, _ in exe.signature]
     return [arrays[n] for n in names] if set(names) <= set(arrays) else list(arrays.values())
@@ -237,8 +243,11 @@ def _run(exe: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def largest_error(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
-    """The largest difference, over the largest element of the same result; infinite where a
-    shape or a number of results differs."""
+    """Return the largest difference, relative to the largest element of the same result.
+
+    Raises:
+        Differs: the number or a shape of the results differs.
+    """
     if len(got) != len(want):
         raise Differs(f"{len(got)} results for {len(want)}")
     return max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
@@ -258,12 +267,12 @@ def _error(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def facts(exe: Any) -> dict[str, Any]:
-    """Figures of a program: dims without a fixed size, checks at its entry, kernels."""
+    """Return figures of a program: dims without a fixed size, guards, kernels and launches."""
     symbols, _, rest = exe._manifest["shapes"].partition("\nfacts\n")
     guards = rest.partition("\nguards\n")[2].partition("\nwould help")[0].splitlines()
     return {
         "symbols": len(symbols.splitlines()) - 1,
-        # Each with a line of what it costs.
+        # Each guard is followed by an indented line with its cost, which is not counted.
         "guards": [
             g.strip() for g in guards if g.startswith("  ") and g[2] != " " and g != "  none"
         ],

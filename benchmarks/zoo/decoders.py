@@ -1,4 +1,4 @@
-"""Decoders of text: a whole prompt, and one step over a cache that grows from nothing."""
+"""Decoders of text: a whole prompt, and one step over a growing cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = ((1, 0), (1, 1), (2, 7), (3, 31), (1, 64), (5, 13), (2, 2))
 
 
 def cache_of(*tensors: Any) -> DynamicCache:
-    """Keys and values, layer by layer, as transformers' cache."""
+    """Return transformers' cache of keys and values, which are given layer by layer."""
     cache = DynamicCache()
     for keys, values in zip(tensors[::2], tensors[1::2], strict=True):
         layer = DynamicLayer()
@@ -27,12 +27,12 @@ def cache_of(*tensors: Any) -> DynamicCache:
 
 
 def tensors_of(cache: Any) -> list[Any]:
-    """The keys and values of a cache."""
+    """Return the keys and values of a cache."""
     return [t for layer in cache.layers for t in (layer.keys, layer.values)]
 
 
 class Prefill(nn.Module):
-    """Scores of every token, and the cache that the prompt leaves."""
+    """A decoder over a prompt that returns the logits of every token, and the cache."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Prefill(nn.Module):
 
 
 class Step(nn.Module):
-    """Scores of the next token, and the grown cache."""
+    """A decoder step that returns the logits of the next token, and the grown cache."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Step(nn.Module):
 
 
 def decoder(name: str, model: str, config: str, heads: int = HEADS, **sizes: Any) -> None:
-    """Two rows for a decoder of transformers."""
+    """Add two rows for a decoder of transformers: the prompt and a step."""
 
     def made() -> nn.Module:
         torch.manual_seed(0)
@@ -79,7 +79,7 @@ def decoder(name: str, model: str, config: str, heads: int = HEADS, **sizes: Any
 
 
 def ones(axes: str) -> Any:
-    """A mask that hides nothing."""
+    """Return a mask without padding."""
     return ids(axes, high=2, low=1)
 
 

@@ -1,4 +1,4 @@
-"""Detectors: boxes and their scores, and what non-maximum suppression leaves of them."""
+"""Detectors: boxes and their scores, with and without non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ONE = tuple((h, w) for _, h, w in IMAGES)
 
 
 def block(inner: int, outer: int, stride: int = 2) -> nn.Module:
-    """Convolution, normalization, SiLU."""
+    """Return a block of convolution, normalization and SiLU."""
     return nn.Sequential(nn.Conv2d(inner, outer, 3, stride, 1), nn.BatchNorm2d(outer), nn.SiLU())
 
 
 class Yolo(nn.Module):
-    """A backbone, two scales joined by upsampling, anchors decoded to boxes and scores."""
+    """A detector with a backbone, two scales joined by upsampling, and decoding of boxes."""
 
     def __init__(self, classes: int = 4) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Yolo(nn.Module):
         return torch.cat(made, 1)
 
     def boxes(self, x: Any, stride: int) -> Any:
-        """Centre, size, objectness and classes of every cell, in pixels."""
+        """Return centre and size in pixels, objectness and class scores of every cell."""
         _, _, h, w = x.shape
         x = x.permute(0, 2, 3, 1)
         ys, xs = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
@@ -52,7 +52,7 @@ class Yolo(nn.Module):
 
 
 class YoloNms(nn.Module):
-    """The detections of one image."""
+    """A detector that returns the detections of one image after non-maximum suppression."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,10 @@ class YoloNms(nn.Module):
 
 
 class Ssd(nn.Module):
-    """Two scales, three boxes a cell, decoded from priors; suppressed if ``suppress``."""
+    """A detector with two scales and three boxes per cell, decoded from priors.
+
+    ``suppress`` adds non-maximum suppression.
+    """
 
     def __init__(self, suppress: bool, classes: int = 4) -> None:
         super().__init__()
@@ -80,7 +83,7 @@ class Ssd(nn.Module):
         self.register_buffer("sizes", torch.tensor([[0.1, 0.1], [0.2, 0.1], [0.1, 0.2]]))
 
     def priors(self, h: int, w: int, scale: float) -> Any:
-        """Centre and size of the boxes of every cell, relative to the image."""
+        """Return centre and size of the boxes of every cell, relative to the image."""
         ys = (torch.arange(h) + 0.5) / h
         xs = (torch.arange(w) + 0.5) / w
         cy, cx = torch.meshgrid(ys, xs, indexing="ij")

@@ -19,7 +19,7 @@ COMMON = {
 
 
 class Masked(nn.Module):
-    """A model of ids and a mask: its first result."""
+    """A model that takes token ids and a mask, and returns its first result."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Masked(nn.Module):
 
 
 def encoder(name: str, model: str, config: str, **sizes: Any) -> None:
-    """A row for an encoder of transformers."""
+    """Add a row for an encoder of transformers."""
 
     def make() -> nn.Module:
         settings = getattr(transformers, config)(**{**COMMON, **sizes})

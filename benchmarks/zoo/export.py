@@ -1,4 +1,4 @@
-"""A row as PyTorch's exporters write it."""
+"""Export a row with PyTorch's exporters."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from torch.export import Dim
 from benchmarks.zoo.row import Row
 from tvm_disc.frontends.torch import exported
 
-KEPT = Path("build/zoo")  # the weights are the same on every run, so that a model serves many
+KEPT = Path("build/zoo")  # exported files, which later runs reuse: weights are always the same
 
 
 class ExporterFailed(Exception):
-    """Neither of PyTorch's ways made a file of the model."""
+    """Raised if none of PyTorch's exporters can export the model."""
 
 
 def dynamic_shapes(row: Row) -> tuple[dict[int, Any], ...]:
-    """The dims of every input, as ``torch.export`` wants them."""
+    """Return the dims of every input in the form that ``torch.export`` requires."""
     names = sorted(row.combinations[0])
     bounds = {n: row.limits.get(n, (0, None)) for n in names}
     dims = {n: Dim(n, min=lo, max=hi) for n, (lo, hi) in bounds.items()}
@@ -36,19 +36,21 @@ def dynamic_shapes(row: Row) -> tuple[dict[int, Any], ...]:
 
 
 def any_dims(row: Row) -> tuple[dict[int, Any], ...]:
-    """The same without names: the exporter finds out what dims depend on others."""
+    """Return unnamed dynamic dims: the exporter infers which dims depend on others."""
     return tuple(dict.fromkeys(i.dynamic, Dim.AUTO) for i in row.inputs.values())
 
 
 def to_torch(row: Row, module: Any) -> tuple[Any, str]:
-    """The exported program, recurrent layers whole, and how it came about."""
+    """Return the exported program, with recurrent layers as one operator, and the exporter's
+    options.
+    """
     ways = (("named dims", dynamic_shapes), ("Dim.AUTO", any_dims))
     example = row.at(row.example)
     return first_of([(how, partial(exported, module, example, dims(row))) for how, dims in ways])
 
 
 def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
-    """The ONNX model, and which exporter wrote it."""
+    """Return the ONNX model, and the exporter that wrote it."""
     import onnx
 
     use_plain_experts(module)
@@ -73,9 +75,9 @@ def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
 
 
 def use_plain_experts(module: Any) -> None:
-    """Let mixtures of experts of transformers multiply batches of matrices.
+    """Make mixtures of experts in transformers multiply batches of matrices.
 
-    Their default, ``grouped_mm``, is an operator that neither of PyTorch's ONNX exporters writes.
+    Their default, ``grouped_mm``, is an operator that neither of PyTorch's ONNX exporters supports.
     """
     for layer in module.modules():
         config = getattr(layer, "config", None)
@@ -84,7 +86,7 @@ def use_plain_experts(module: Any) -> None:
 
 
 def kept_onnx(row: Row, module: Any) -> tuple[Any, str]:
-    """The ONNX model from an earlier run, or a new one, left for later runs."""
+    """Return the ONNX model of an earlier run, or export it and save it for later runs."""
     import onnx
 
     file, said = KEPT / f"{row.name}.onnx", KEPT / f"{row.name}.txt"
@@ -98,13 +100,15 @@ def kept_onnx(row: Row, module: Any) -> tuple[Any, str]:
 
 
 def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
-    """What the first way that does not fail makes, and the name of the way."""
+    """Return the result of the first exporter that succeeds, and its name with the earlier
+    errors.
+    """
     said = []
     for how, way in ways:
         try:
             with quiet(), torch.no_grad():
                 return way(), "; ".join([how, *said])
-        except Exception as error:  # of any class: the exporters run the model
+        except Exception as error:  # exporters run the model, which can raise any class
             text = " ".join(str(error).split())
             said.append(f"{how}: {type(error).__name__}: {text[:300]}")
     raise ExporterFailed("; ".join(said))
@@ -112,7 +116,7 @@ def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """The exporters print much."""
+    """Suppress the output of the exporters."""
     logging.disable(logging.WARNING)
     try:
         said = io.StringIO()

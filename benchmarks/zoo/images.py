@@ -1,4 +1,4 @@
-"""Models of images: transformers, and convolutions of torchvision made small."""
+"""Models of images: transformers, and small convolutional networks of torchvision."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SMALL = {
 
 
 def fixed(name: str, make: Callable[[], nn.Module], size: int = 32) -> None:
-    """A row for a model whose images all have one size."""
+    """Add a row for a model whose images all have one size."""
     row(name, make, {"pixels": floats(f"b 3 {size} {size}")}, "b", BATCH)
 
 
 def sized(name: str, make: Callable[[], nn.Module], least: int = 32) -> None:
-    """A row for a model of images of any size."""
+    """Add a row for a model of images of any size."""
     limit = (least, 1024)
     row(name, make, {"pixels": floats("b 3 h w")}, "b h w", IMAGES, h=limit, w=limit)
 
@@ -79,7 +79,7 @@ row(
 
 
 class Clip(nn.Module):
-    """How well texts fit images."""
+    """CLIP, which scores how well texts describe images."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ sized("mobilenet_v2", spread_out(lambda: tv.MobileNetV2(num_classes=10, width_mu
 
 
 def mobilenet_v3() -> nn.Module:
-    """MobileNet v3 of four blocks."""
+    """Return MobileNet v3 of four blocks."""
     block = partial(InvertedResidualConfig, dilation=1, width_mult=1.0)
     blocks = [
         block(16, 3, 16, 16, True, "RE", stride=2), block(16, 3, 72, 24, False, "RE", stride=2),
@@ -128,7 +128,7 @@ def mobilenet_v3() -> nn.Module:
 
 
 def efficientnet() -> nn.Module:
-    """EfficientNet of four blocks."""
+    """Return EfficientNet of four blocks."""
     block = partial(MBConvConfig, width_mult=0.5, depth_mult=1.0)
     blocks = [
         block(1, 3, 1, 32, 16, 1), block(6, 3, 2, 16, 24, 1), block(6, 5, 2, 24, 40, 2),
@@ -137,7 +137,7 @@ def efficientnet() -> nn.Module:
 
 
 def regnet() -> nn.Module:
-    """RegNet Y of four stages, with squeeze and excitation."""
+    """Return RegNet Y of four stages, with squeeze and excitation."""
     params = BlockParams.from_init_params(
         depth=6, w_0=16, w_a=16.0, w_m=2.0, group_width=8, se_ratio=0.25
     )
@@ -155,7 +155,7 @@ sized("googlenet", lambda: tv.GoogLeNet(num_classes=10, aux_logits=False, init_w
 
 
 def vgg() -> nn.Module:
-    """VGG with batch normalization."""
+    """Return VGG with batch normalization."""
     layers = tv.vgg.make_layers([16, "M", 32, "M", 64, 64, "M"], batch_norm=True)
     model = tv.VGG(layers, num_classes=10, init_weights=False)
     model.classifier = nn.Sequential(nn.Linear(64 * 49, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -187,7 +187,7 @@ sized("deeplab", DeepLab)
 
 
 class UNet(nn.Module):
-    """Two levels down and up again; ``up`` says how."""
+    """A U-Net of two levels; ``up`` is the kind of upsampling."""
 
     def __init__(self, up: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a row of the zoo is, and the table of all rows."""
+"""The class of a row of the zoo, and the table of all rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ VOCABULARY = 96
 
 @dataclass(frozen=True)
 class Input:
-    """One input: its axes in words (``"b 3 32*h w"``), and what fills it."""
+    """One input: the text of its axes (``"b 3 32*h w"``), and the function that fills it."""
 
     axes: str
     fill: Make
 
     @property
     def dynamic(self) -> dict[int, str]:
-        """The axes that are not numbers."""
+        """The axes whose text is not a number."""
         return {k: a for k, a in enumerate(self.axes.split()) if not a.isdecimal()}
 
     def at(self, dims: Dims, rng: np.random.Generator) -> torch.Tensor:
-        """A tensor for a combination of dims."""
+        """Return a tensor for a combination of dims."""
         shape = tuple(int(eval(a, {}, dict(dims))) for a in self.axes.split())
         return torch.from_numpy(self.fill(rng, shape))
 
@@ -38,10 +38,11 @@ class Row:
     """A model with random weights, its inputs, and the combinations of dims to run.
 
     Attributes:
-        limits: of a dim, the least and the most.
-        legacy: the standard exporter cannot know that (say) a recurrence has no fixed length:
-            take the tracing one at once.
-        static: on the path compile, axes of fixed size are marked static. Otherwise PyTorch keeps
+        limits: dim -> its least and largest value.
+        legacy: use the tracing exporter only. The standard exporter would, for example, unroll a
+            recurrence to a fixed length.
+        static: on the path ``compile``, axes of fixed size are marked static. Otherwise PyTorch
+        keeps
             them symbolic, and its tracing of nested windows takes minutes.
     """
 
@@ -55,12 +56,12 @@ class Row:
 
     @property
     def example(self) -> Dims:
-        """A combination without 0 and 1, which exporters take for constants."""
+        """A combination of dims without 0 and 1, which exporters treat as constants."""
         large = [c for c in self.combinations if all(v > 1 for v in c.values())]
         return max(large, key=lambda c: (len(set(c.values())), -sum(c.values())))
 
     def at(self, dims: Dims) -> tuple[torch.Tensor, ...]:
-        """Its inputs for a combination of dims, the same on every run."""
+        """Return the inputs for a combination of dims, the same on every run."""
         rng = np.random.default_rng(sum(dims.values()))
         return tuple(i.at(dims, rng) for i in self.inputs.values())
 
@@ -78,7 +79,7 @@ def row(
     static: bool = False,
     **limits: tuple[int, int | None],
 ) -> None:
-    """Put a row into the table; ``combinations`` holds values for the names of ``dims``."""
+    """Add a row to the table; ``combinations`` has values for the names in ``dims``."""
     assert len(combinations) >= 6, f"{name}: at least six combinations"
     assert name not in ROWS, f"{name}: there twice"
     named = tuple(dict(zip(dims.split(), c, strict=True)) for c in combinations)
@@ -86,17 +87,17 @@ def row(
 
 
 def floats(axes: str) -> Input:
-    """Normally distributed numbers."""
+    """Return an input of normally distributed numbers."""
     return Input(axes, lambda rng, shape: rng.standard_normal(shape).astype("float32"))
 
 
 def ids(axes: str, high: int = VOCABULARY, low: int = 3) -> Input:
-    """Whole numbers, token ids or indices."""
+    """Return an input of integers: token ids or indices."""
     return Input(axes, lambda rng, shape: rng.integers(low, high, shape).astype("int64"))
 
 
 def mask(axes: str = "b s", dtype: str = "int64") -> Input:
-    """Ones, and zeros at the end of the last of several."""
+    """Return a mask of ones; the last of several sequences ends with zeros."""
 
     def fill(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         made = np.ones(shape, dtype)
@@ -111,8 +112,8 @@ def spread(model: nn.Module) -> None:
     """Give convolutions and linear layers weights that keep the scale of their input.
 
     The weights that libraries draw (standard deviation 0.01) shrink the features of a deep model:
-    results are then too small to compare, or the scores of all queries of a detector are equal to
-    rounding, and PyTorch in float32 and in float64 selects different ones.
+    results are then too small to compare. Or the scores of all queries of a detector differ only by
+    rounding errors, so that PyTorch selects different queries in float32 and in float64.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -120,7 +121,7 @@ def spread(model: nn.Module) -> None:
 
 
 def spread_out(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    """Return ``make`` with weights that :func:`spread` draws."""
+    """Return ``make`` with the weights of :func:`spread`."""
 
     def made() -> nn.Module:
         model = make()
@@ -131,7 +132,7 @@ def spread_out(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
 
 
 def first_tensors(made: Any) -> tuple[torch.Tensor, ...]:
-    """The tensors of a result, in order."""
+    """Return the tensors of a result, in order."""
     if isinstance(made, torch.Tensor):
         return (made,)
     if isinstance(made, Mapping):

@@ -1,4 +1,4 @@
-"""All rows: each of these modules puts its own into the table."""
+"""All rows: importing one of these modules adds its rows to the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.zoo.row import ROWS
 MODULES = ("encoders", "decoders", "causal", "varied", "seq2seq", "sequences", "speech", "tables",
            "images", "detect")  # fmt: skip
 
-# These have models of torchvision; without it the other modules remain.
+# These modules require torchvision and are skipped without it.
 _TORCHVISION = ("images", "detect")
 
 for _name in MODULES:

@@ -1,4 +1,4 @@
-"""Models of two halves: text to text, speech to text."""
+"""Encoder-decoder models: text to text, speech to text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BART = {
 
 
 class Decoder(nn.Module):
-    """Scores of target tokens, given what the encoder made of the source."""
+    """A decoder that returns the logits of target tokens, given the states of the encoder."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Decoder(nn.Module):
 
 
 class DecoderStep(nn.Module):
-    """Scores of the next token, over a cache of the tokens so far."""
+    """A decoder step that returns the logits of the next token, over a cache of earlier tokens."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class DecoderStep(nn.Module):
 
 
 class Whole(nn.Module):
-    """Scores of target tokens, from source tokens."""
+    """Encoder and decoder, which return the logits of target tokens for source tokens."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Whole(nn.Module):
 
 
 def text_to_text(name: str, model: str, config: str, sizes: dict[str, Any]) -> None:
-    """Rows for the encoder, the decoder, a step of it, and the whole."""
+    """Add rows for the encoder, the decoder, a step of the decoder, and the whole model."""
 
     def made() -> Any:
         torch.manual_seed(0)
@@ -105,12 +105,12 @@ text_to_text(
 )
 text_to_text("marian", "MarianMTModel", "MarianConfig", {**BART, "max_position_embeddings": 130})
 
-FRAMES = 32  # of sound, after the convolutions; Whisper's table of positions fixes them
+FRAMES = 32  # sound frames after the convolutions; fixed by Whisper's position table
 WHISPER = {**BART, "num_mel_bins": 16, "max_source_positions": FRAMES, "max_target_positions": 64}
 
 
 def whisper() -> Any:
-    """A small Whisper."""
+    """Return a small Whisper."""
     torch.manual_seed(0)
     return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**WHISPER))
 
@@ -127,7 +127,7 @@ class Sound(nn.Module):
 
 
 class WhisperDecoder(Decoder):
-    """Without a mask over the sound."""
+    """A decoder without a mask over the sound."""
 
     def forward(self, ids: Any, states: Any) -> Any:  # type: ignore[override]
         made = self.model(decoder_input_ids=ids, encoder_outputs=(states,), use_cache=False)

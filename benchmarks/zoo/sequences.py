@@ -1,4 +1,4 @@
-"""Recurrent models, and convolutions in time."""
+"""Recurrent models, and temporal convolutions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 32
 
 
 class Recurrent(nn.Module):
-    """Recurrent layers and scores."""
+    """Recurrent layers, and a linear layer that returns scores."""
 
     def __init__(self, kind: Callable[..., nn.Module], **named: Any) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(nn.Module):
-    """A bidirectional LSTM over sequences of unlike lengths."""
+    """A bidirectional LSTM over sequences of different lengths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Packed(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """A GRU reads, another writes, looking at all that was read."""
+    """A GRU encoder, and a GRU decoder with attention over the encoder's states."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Seq2Seq(nn.Module):
 
 
 class Crnn(nn.Module):
-    """Text recognition: convolutions, columns as a sequence, a bidirectional LSTM."""
+    """Text recognition: convolutions, then a bidirectional LSTM over the columns of the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Crnn(nn.Module):
 
 
 class Causal(nn.Module):
-    """A residual block of dilated convolutions that look back only."""
+    """A residual block of causal dilated convolutions."""
 
     def __init__(self, inner: int, outer: int, dilation: int) -> None:
         super().__init__()
@@ -93,12 +93,12 @@ class Causal(nn.Module):
 
 
 def tcn() -> nn.Module:
-    """A temporal convolutional network."""
+    """Return a temporal convolutional network."""
     return nn.Sequential(Causal(16, WIDTH, 1), Causal(WIDTH, WIDTH, 2), Causal(WIDTH, WIDTH, 4))
 
 
 class Captured(nn.Module):
-    """PyTorch's own encoder layers, in training's formulation."""
+    """PyTorch's encoder layers, computed as in training, without the nested-tensor fast path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Captured(nn.Module):
 
 
 def recurrent(name: str, make: Callable[[], nn.Module]) -> None:
-    """A row over (batch, time, 16)."""
+    """Add a row with an input (batch, time, 16)."""
     row(name, make, {"x": floats("b s 16")}, "b s", SEQUENCES, legacy=True)
 
 
@@ -122,7 +122,9 @@ recurrent("rnn_tanh", lambda: Recurrent(nn.RNN))
 
 
 class Lengths(Packed):
-    """The lengths follow from the batch: the longest first, then one shorter each, at least 1."""
+    """A packed LSTM whose lengths follow from the batch: each is one shorter than the one
+    before, at least 1.
+    """
 
     def forward(self, x: Any) -> Any:  # type: ignore[override]
         b, s = x.shape[0], x.shape[1]

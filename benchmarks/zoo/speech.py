@@ -1,4 +1,4 @@
-"""Speech: recognition and synthesis."""
+"""Models of speech: recognition and synthesis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOUND = ((1, 400), (2, 801), (3, 1601), (1, 1999), (5, 997), (2, 640))
 
 
 class Conformer(nn.Module):
-    """Subsampling, then blocks of half feed-forward, attention, convolution, half feed-forward."""
+    """Subsampling, then Conformer blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Conformer(nn.Module):
 
 
 class Block(nn.Module):
-    """A Conformer block."""
+    """A Conformer block: half feed-forward, attention, convolution, half feed-forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Block(nn.Module):
         self.narrow = nn.Conv1d(WIDTH, WIDTH, 1)
 
     def feed(self) -> nn.Module:
-        """Half a step of a feed-forward layer."""
+        """Return the layers of a feed-forward half step."""
         return nn.Sequential(
             nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.SiLU(), nn.Linear(2 * WIDTH, WIDTH)
         )
@@ -62,7 +62,9 @@ class Block(nn.Module):
 
 
 class FastSpeech(nn.Module):
-    """Durations of phonemes decide the length of the sound: each is repeated so often."""
+    """Speech synthesis: each phoneme is repeated by its duration, so that data determine the
+    length.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +77,7 @@ class FastSpeech(nn.Module):
         x = x + self.conv(x.transpose(1, 2)).relu().transpose(1, 2)
         ends = durations.cumsum(1)
         length = ends.max().item()
-        torch._check(length >= 0)  # what torch.export asks of sizes that the data gives
+        torch._check(length >= 0)  # torch.export requires this of data-dependent sizes
         time = torch.arange(length)
         owner = (time[None, :, None] >= ends[:, None, :]).sum(-1)
         inside = owner < x.shape[1]
@@ -84,7 +86,7 @@ class FastSpeech(nn.Module):
 
 
 class Repeated(nn.Module):
-    """The length regulator of one sentence, by ``repeat_interleave``."""
+    """The length regulator for one sentence, by ``repeat_interleave``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ class Repeated(nn.Module):
 
 
 def wav2vec2(**named: Any) -> Any:
-    """A small wav2vec 2.0."""
+    """Return a small wav2vec 2.0."""
     config = transformers.Wav2Vec2Config(
         hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
         conv_dim=(32, 32, 32), conv_stride=(5, 2, 2), conv_kernel=(10, 3, 3),
@@ -106,7 +108,7 @@ def wav2vec2(**named: Any) -> Any:
 
 
 class Plain(nn.Module):
-    """Sound to scores, with a mask or without."""
+    """A model from sound to scores."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -117,7 +119,7 @@ class Plain(nn.Module):
 
 
 class WithMask(Plain):
-    """Some sound is padding."""
+    """A model from sound to scores with a mask, because some sound is padding."""
 
     def forward(self, sound: Any, mask: Any) -> Any:  # type: ignore[override]
         return self.model(sound, attention_mask=mask).logits

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown."""
+"""Print and store the results as a Markdown table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ HEAD = (
 
 
 def table(records: Sequence[dict[str, Any]], known: Sequence[Sequence[str]] = ()) -> str:
-    """Return a table of records, one line a row and path, and below it counts by path and status.
+    """Return a table with one line per row and path, followed by counts by path and status.
 
-    ``known`` holds the cells of earlier lines, which stay where there is no record of their row
-    and path.
+    ``known`` holds the cells of earlier lines. A line is kept if no record has its row and path.
     """
     found = {(cells[0], cells[1]): list(cells) for cells in known}
     found |= {(r["row"], r["path"]): _cells(r) for r in records}
@@ -33,7 +32,7 @@ def table(records: Sequence[dict[str, Any]], known: Sequence[Sequence[str]] = ()
 
 
 def _models(rows: Sequence[Sequence[str]]) -> str:
-    """Return how many models are right on all paths on which they were run."""
+    """Return a sentence on how many models are right on all paths on which they were run."""
     paths: dict[str, list[bool]] = {}
     for cells in rows:
         paths.setdefault(cells[0], []).append(cells[2] == "right")
@@ -44,7 +43,7 @@ def _models(rows: Sequence[Sequence[str]]) -> str:
 
 
 def write(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Put the table between its marks in a document; lines without a new record stay."""
+    """Replace the table between its markers in a document; lines without a new record are kept."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(f"{BEGIN}\n")
     old, end, after = rest.partition(f"\n{END}")
     assert begin and end, f"{path}: expected the lines {BEGIN!r} and {END!r}"
@@ -71,7 +70,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours of a terminal
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # remove the color codes of a terminal
     text = text.replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= 240 else text[:237] + "..."
 

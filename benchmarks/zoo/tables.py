@@ -1,4 +1,4 @@
-"""Recommendation, mixtures of experts, graphs and clouds of points."""
+"""Models of recommendation, mixtures of experts, graphs and point clouds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWO = ((1, 1), (1, 7), (2, 13), (3, 31), (1, 64), (5, 17))
 
 
 def mlp(*widths: int) -> nn.Module:
-    """Linear layers with ReLU between."""
+    """Return linear layers with ReLU between them."""
     layers: list[nn.Module] = []
     for inner, outer in itertools.pairwise(widths):
         layers += [nn.Linear(inner, outer), nn.ReLU()]
@@ -24,7 +24,7 @@ def mlp(*widths: int) -> nn.Module:
 
 
 class Dlrm(nn.Module):
-    """Dense features and looked-up ones, all their products, a score."""
+    """DLRM: dense features, embeddings of sparse features, all their dot products, and a score."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Dlrm(nn.Module):
 
 
 class DeepFm(nn.Module):
-    """Factorization machine and a deep network over the same embeddings."""
+    """DeepFM: a factorization machine and a deep network over the same embeddings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class DeepFm(nn.Module):
 
 
 class Dense(nn.Module):
-    """Every expert sees every token; the gate weighs them."""
+    """A mixture of experts in which every expert computes every token, weighted by the gate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Dense(nn.Module):
 
 
 class TopK(Dense):
-    """Only the two best experts of a token count."""
+    """A mixture of experts in which only the two best experts of a token have nonzero weights."""
 
     def forward(self, x: Any) -> Any:
         weights, chosen = self.gate(x).softmax(-1).topk(2)
@@ -82,7 +82,9 @@ class TopK(Dense):
 
 
 class Sparse(Dense):
-    """Each expert sees its own tokens only, as many as there are."""
+    """A mixture of experts in which each expert computes only its tokens, a data-dependent
+    number.
+    """
 
     def forward(self, x: Any) -> Any:
         weights, chosen = self.gate(x).softmax(-1).topk(2)
@@ -95,13 +97,13 @@ class Sparse(Dense):
 
 
 def sums(values: Any, target: Any, count: int) -> Any:
-    """The sums of the values of each target."""
+    """Return for each target the sum of its values."""
     index = target.reshape(-1, *[1] * (values.dim() - 1)).expand_as(values)
     return torch.zeros(count, *values.shape[1:]).scatter_add(0, index, values)
 
 
 class Gcn(nn.Module):
-    """Two layers over a graph given by its edges; degrees and sums by scatter."""
+    """A graph network of two layers; degrees and sums over edges are computed by scatter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class Gcn(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """Attention over the edges of each node: the largest and the sum by scatter."""
+    """Attention over the edges of each node; maxima and sums are computed by scatter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +140,7 @@ class GraphAttention(nn.Module):
 
 
 class PointNet(nn.Module):
-    """Clouds of points: an alignment, shared layers, the largest of all points."""
+    """PointNet: an alignment of the points, shared layers, and the maximum over all points."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +148,7 @@ class PointNet(nn.Module):
         self.points, self.head = self.shared(3, 32, 64), mlp(64, 32, 10)
 
     def shared(self, *widths: int) -> nn.Module:
-        """The same layers for every point."""
+        """Return layers that are applied to every point."""
         parts = [
             nn.Sequential(nn.Conv1d(i, o, 1), nn.BatchNorm1d(o), nn.ReLU())
             for i, o in itertools.pairwise(widths)
@@ -160,7 +162,7 @@ class PointNet(nn.Module):
 
 
 class Bag(nn.Module):
-    """Bags of rows of a table, of one length."""
+    """An embedding bag; all bags have one length."""
 
     def __init__(self, mode: str) -> None:
         super().__init__()
@@ -171,7 +173,7 @@ class Bag(nn.Module):
 
 
 class Ragged(Bag):
-    """Bags of unlike lengths: where each begins."""
+    """An embedding bag with bags of different lengths, given by the offset of each bag."""
 
     def forward(self, ids: Any, offsets: Any) -> Any:  # type: ignore[override]
         return self.head(self.bag(ids, offsets.cumsum(0) - offsets[0]))

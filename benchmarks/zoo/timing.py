@@ -1,4 +1,4 @@
-"""A row's program beside ONNX Runtime, on one thread, in turn."""
+"""Time a row's program and ONNX Runtime on one thread, alternately."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from benchmarks.zoo.check import PATHS, arguments
 from benchmarks.zoo.export import kept_onnx
 from benchmarks.zoo.row import Row
 
-ROUNDS, SECONDS = 15, 0.02  # turns, and how long each of a turn runs at least
+ROUNDS, SECONDS = 15, 0.02  # number of turns, and least seconds of a turn
 
 
 def beside(row: Row, path: str, limit: float) -> dict[str, Any]:
-    """The times of both for the largest combination of dims, and ONNX Runtime's over ours."""
+    """Return the times of both for the largest combination of dims, and their ratio."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -42,7 +42,7 @@ def beside(row: Row, path: str, limit: float) -> dict[str, Any]:
 
 
 def in_turn(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
-    """Medians of the seconds of a call of either, measured A B A B."""
+    """Return the median seconds of a call of each; they are measured alternately (A B A B)."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for call, kept in zip((first, second), times, strict=True):

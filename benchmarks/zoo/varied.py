@@ -1,4 +1,4 @@
-"""Encoders of text, images and sound of newer architectures, and detectors."""
+"""Encoders of text, images and sound with newer architectures, and detectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGE = {
 
 
 class Tensors(nn.Module):
-    """A model of one input: the tensors of its result, or some of them by name."""
+    """A model of one input that returns the first tensor of its result, or several by name."""
 
     def __init__(self, model: nn.Module, *names: str, **given: Any) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Tensors(nn.Module):
 
 
 def of(model: str, config: str, *names: str, **sizes: Any) -> Callable[[], nn.Module]:
-    """What makes a model of transformers with random weights."""
+    """Return a function that makes a model of transformers with random weights."""
 
     def made() -> nn.Module:
         torch.manual_seed(0)
@@ -49,19 +49,19 @@ def of(model: str, config: str, *names: str, **sizes: Any) -> Callable[[], nn.Mo
 def images(
     name: str, make: Callable[[], nn.Module], size: int = 32, channels: int = 3, **how: bool
 ) -> None:
-    """A row for a model of images of one size."""
+    """Add a row for a model of images of one size."""
     row(name, make, {"pixels": floats(f"b {channels} {size} {size}")}, "b", BATCH, **how)
 
 
 def any_size(name: str, make: Callable[[], nn.Module]) -> None:
-    """A row for a model of images whose height and width are multiples of 32."""
+    """Add a row for a model of images whose height and width are multiples of 32."""
     limit = (1, 16)
     sizes = [(b, h // 32, w // 32) for b, h, w in IMAGES]
     row(name, make, {"pixels": floats("b 3 32*h 32*w")}, "b h w", sizes, h=limit, w=limit)
 
 
 class Sam(nn.Module):
-    """Masks of points: the image's features are given, as for the second click."""
+    """SAM: masks and their scores, for an image and points."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Sam(nn.Module):
 
 
 class RtDetr(nn.Module):
-    """Scores and boxes of a detector without suppression."""
+    """A detector without non-maximum suppression, which returns scores and boxes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""torchvision's operators, where its own library does not fit the build of PyTorch."""
+"""Substitutes for torchvision's operators if its library does not fit the PyTorch build."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def make_available() -> None:
-    """Before the first import of torchvision (transformers imports it, too): without operators
-    of these names it cannot be imported."""
+    """Load or define torchvision's operators.
+
+    Call this before the first import of torchvision, which transformers imports, too: the import
+    fails without operators of these names.
+    """
     found = find_spec("torchvision")
     if found is None or found.origin is None:
         return
@@ -21,7 +24,7 @@ def make_available() -> None:
         try:
             torch.ops.load_library(str(library))
             return
-        except OSError:  # for instance one that was linked against CUDA
+        except OSError:  # for example a library that is linked against CUDA
             pass
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", SCHEMA)
@@ -29,7 +32,10 @@ def make_available() -> None:
 
 
 def nms(boxes: Any, scores: Any, threshold: float) -> Any:
-    """The boxes to keep, the best first: none overlaps a better one by more than the threshold."""
+    """Return the indices of the boxes to keep, best score first.
+
+    A box is removed if it overlaps a better one by more than ``threshold``.
+    """
     order = torch.argsort(scores, descending=True, stable=True)
     low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
     high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])

@@ -19,7 +19,7 @@ from tvm_disc.errors import BadInput, Unsupported
 Dims: TypeAlias = "Callable[[Sequence[str]], Mapping[str, Sequence[int]] | None]"
 Compile: TypeAlias = "Callable[[argparse.Namespace, bool], Any]"
 
-DIFFERS = 1  # exit code
+DIFFERS = 1  # exit code if results differ
 PEERS = ("onnxruntime", "openvino", "torch", "torch.compile", "relax_vm")
 READS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": (".onnx", ".pt2"),

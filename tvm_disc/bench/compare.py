@@ -42,8 +42,8 @@ class ComparisonRow:
 
     Attributes:
         seconds: times of each engine, one per turn.
-        differences: differences of each engine's results from the reference's, relative to the
-            largest element of the same result.
+        differences: largest difference of each engine's results from those of the reference,
+            relative to the largest element of the same result.
         failed: reasons of engines that did not run.
     """
 

@@ -153,7 +153,7 @@ def cases_of(
 
 
 def _is_plain(dtype: str) -> bool:
-    """Return whether NumPy has the type: it is not bfloat16, and no data type of a program."""
+    """Return whether NumPy has the type; bfloat16 and boxed data types are not NumPy types."""
     try:
         return np.dtype(dtype).isbuiltin == 1
     except TypeError:

@@ -17,7 +17,7 @@ from tvm_disc.runtime.observed.recording import RecordedCall, arrays_of, read_ca
 
 Load: TypeAlias = "Callable[[argparse.Namespace], Executable]"
 
-DIFFERS = 1  # exit code
+DIFFERS = 1  # exit code if results differ
 
 
 def add(

@@ -34,7 +34,7 @@ def _softmax(t: TermEmitter, call: Call) -> Term:
     if x.dtype not in ("float32", "float64"):
         return e / total
     # One division per row instead of one per element. The sum is in [1, length], so its reciprocal
-    # neither overflows nor loses accuracy.
+    # is finite.
     return e * (1.0 / total)
 
 

@@ -3,9 +3,8 @@
 A kernel is compiled separately from its program, over its own symbols. The program's facts about
 the group's dims are passed on as constraints on ``d0``, ``d1``, ... in the order of the group's
 symbols. These constraints remove vector tails, allow 32-bit indices, and select variants for likely
-values.
-Equations such as ``b * (h // 16) // 2 == b * (h // 32)``, which allowed a fusion, also let the
-template treat the two dims as equal.
+values. Equations such as ``b * (h // 16) // 2 == b * (h // 32)``, which allowed a fusion, also let
+the template treat the two dims as equal.
 """
 
 from __future__ import annotations

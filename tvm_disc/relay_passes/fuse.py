@@ -296,7 +296,7 @@ def _long_sizes(
 ) -> ByStructure[Expr]:
     """Return the long sizes whose symbols occur in no other size of a group.
 
-    Passing the value of such a size to the kernel makes its code short, and groups that differ only
+    Passing the value of a long size to the kernel makes its code short, and groups that differ only
     in the expression of the size share one kernel. A size keeps its expression if it is equal to
     another size. In a group with ``views``, it also keeps its expression if an equation relates its
     symbols to others, because the index arithmetic of the views may need the equation.

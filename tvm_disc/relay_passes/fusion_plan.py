@@ -33,7 +33,7 @@ from tvm_disc.typing import Expr
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
-    """Return a plan for ``nodes``, which are in program order with users linked."""
+    """Return a plan for ``nodes``, which are in program order and have their users linked."""
     return _Planner(nodes, solver, enabled).run()
 
 
@@ -97,7 +97,7 @@ class _Planner(Relations):
     def _attention(self, node: Node) -> None:
         """Open a group for the attention that contains a matmul, if there is one.
 
-        No member is read from outside, so the group cannot be part of a cycle.
+        Nothing outside reads an intermediate result, so the group cannot be part of a cycle.
         """
         found = find_attention(node, self.solver)
         if found is None:
@@ -237,8 +237,9 @@ class _Planner(Relations):
         return None
 
     def _widened_elsewhere(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether every reader of a cast from bytes is in a later kernel, which can
-        cast itself.
+        """Return whether a cast from bytes is left to its readers.
+
+        This holds if every reader is in a later kernel, which can read the bytes and cast them.
         """
         if node.op != "relax.astype" or node.inputs[0].dtype not in BYTES:
             return False
@@ -325,7 +326,7 @@ class _Planner(Relations):
             self._join(group, node)
             again = [*node.inputs, *node.users]
             work.extend(again)
-            # A node that was refused may be accepted after another member has joined.
+            # A refused node may be accepted after another node has joined the group.
             seen -= {n for n in again if n not in self.homes}
 
     def _row_reason(

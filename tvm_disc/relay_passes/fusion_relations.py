@@ -70,8 +70,7 @@ class Relations:
         return self.on_cycle(set(group.members) | {node})
 
     def on_cycle(self, joint: Collection[Node]) -> bool:
-        """Return whether a kernel outside ``joint`` depends on ``joint``, which depends on the
-        kernel.
+        """Return whether ``joint``, as one kernel, would be part of a cycle of kernels.
 
         The backward walk continues from every node of a kernel that it reaches. It may therefore
         stop only before the first node of every kernel that has a node after the start of
@@ -105,7 +104,7 @@ GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax
 
 
 def kind_of(node: Node) -> str:
-    """Return how refusals describe an operator that cannot join a group."""
+    """Return the term by which refusals name an operator that cannot join a group."""
     return "a call" if node.cls is None else node.op.removeprefix("relax.")
 
 
@@ -124,9 +123,9 @@ def column_range(node: Node) -> tuple[int, int] | None:
 
 
 def is_stored(node: Node) -> bool:
-    """Return whether ``node`` is a result or has a reader that is not a kernel.
+    """Return whether ``node`` must be stored: it is a result, or a reader is not a kernel.
 
-    A reader of an index map or of an element-wise function of ``node`` alone counts as well.
+    Readers of an index map or of an element-wise function of ``node`` alone are considered, too.
     """
     if node.is_output or any(u.row is None for u in node.users):
         return True
@@ -140,7 +139,9 @@ def _only_changes(node: Node) -> bool:
 
 
 def gathers_rows(node: Node) -> bool:
-    """Return whether a node is a ``take`` before the last axis, so that rows remain contiguous."""
+    """Return whether a node is a ``take`` along an axis other than the last, which copies
+    contiguous rows.
+    """
     if node.op != "relax.take" or node.attrs["axis"] is None:
         return False
     rank = len(node.inputs[0].shape)

@@ -6,9 +6,10 @@
              loop(0, ..., rows(xs), xs, xs @ W)
 
 The part of a recurrent cell that reads the input does not depend on the previous step. One matmul
-for all steps reads its weights once instead of once per step. needs: the loop provably visits
-every row once (it counts from 0 by one up to the number of rows), so that no result is unused;
-``W`` is a literal.
+for all steps reads its weights once instead of once per step.
+
+needs: ``W`` is a literal, and the loop provably visits every row once, so that no result is unused.
+To prove this, the loop must count from 0 to the number of rows in steps of 1.
 """
 
 from __future__ import annotations
@@ -124,8 +125,9 @@ def _literal(expr: Expr) -> int | None:
 
 
 def _bound(func: TVMFunction, step: Expr, place: dict[Var, int]) -> int | None:
-    """Return the position of the parameter ``n`` if the body of ``func`` has the form
-    ``step < n ? ... recursion ... : result``, else None.
+    """Return the position of the parameter ``n`` in a loop, or None.
+
+    The body of ``func`` must have the form ``step < n ? ... recursion ... : result``.
     """
     defined = {b.var: b.value for b in bindings_of(func)}
     for block in func.body.blocks:
@@ -198,7 +200,7 @@ def _typed(expr: Expr, like: Expr) -> Expr:
 
 
 def _like(func: Any, body: Expr, extra: list[Expr]) -> Expr:
-    """Return ``func`` with a different body and additional parameters."""
+    """Return ``func`` with ``body`` as its body, and with the additional parameters ``extra``."""
     params = [*func.params, *extra]
     return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
 

@@ -14,8 +14,8 @@ image is 0 in the model; its kernels read bytes and pad with z.
 
 A max pooling of dequantized bytes becomes the dequantized max pooling of the bytes.
 
-needs: a float32 ``matmul`` or ``conv2d`` of one group, or of one channel a group, whose first
-operand is a quantized value, and whose second operand is computed from literals that are integers.
+needs: a float32 ``matmul``, or a ``conv2d`` of one group or with one channel per group. The first
+operand is a quantized value, and the second is computed from integer literals.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def _maximum_of_bytes(out: Sequence_, node: Node) -> Node | None:
 
 
 def _has_elements(node: Node) -> bool:
-    """Return whether every window contains an element. A byte type has no -inf for an empty one."""
+    """Return whether every window contains an element: a byte type has no -inf for an empty
+    window.
+    """
     rank = len(node.shape) - 2
     size, pads = node.attrs["pool_size"], node.attrs["padding"]
     sizes = [size] * rank if isinstance(size, int) else [int(x) for x in size]
@@ -161,9 +163,9 @@ def _has_elements(node: Node) -> bool:
 
 
 def _same_bytes(out: Sequence_, node: Node) -> Node | None:
-    """quantize(dequantize(q)) -> q, for one scale and zero point.
+    """quantize(dequantize(q)) -> q, if both have the same scale and zero point.
 
-    ``(q - z) * s / s`` differs from ``q - z`` by less than 0.5, so that rounding returns it.
+    ``(q - z) * s / s`` differs from ``q - z`` by less than 0.5, so that rounding returns ``q - z``.
     """
     source = node.inputs[0] if node.op == "relax.astype" and node.dtype in BYTES else None
     if source is not None and source.op == "relax.astype" and source.dtype == SUMS:
@@ -215,7 +217,7 @@ def _quantized(node: Node) -> _Quantized | None:
 
 
 def unsuitable(node: Node) -> str:
-    """Return why a product cannot use integers for any weights, or ""."""
+    """Return why the operator or the layout of a product rules out integers, or ""."""
     if node.weighted:
         layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
         if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:

@@ -13,8 +13,8 @@ border. Channels-last layout saves each convolution about the cost of one transp
 because otherwise the convolution gathers the channels of each pixel. Sizes are mostly unknown, so
 images are counted, not bytes. An image is not counted if it has few channels or one pixel, or if it
 enters or leaves the island through a permutation. An island with an integer convolution is always
-converted, because only channels-last kernels read bytes.
-Graph inputs, results, branches and calls keep the layout of the model.
+converted, because only channels-last kernels read bytes. Graph inputs, results, branches and calls
+keep the layout of the model.
 """
 
 from __future__ import annotations
@@ -195,16 +195,16 @@ def _read_outside(out: Sequence_) -> set[object]:
 
 
 def _operand_rank(node: Node, operand: Node) -> int:
-    """Return the rank at which an operator reads an operand: broadcasting prepends axes of size
-    1.
+    """Return the rank at which an operator reads an operand, after broadcasting prepends axes
+    of size 1.
     """
     return len((node if node.cls is OpClass.ELEMWISE else operand).shape)
 
 
 def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
-    """Return whether a transpose to channels last, of an image read at ``rank``, takes time.
+    """Return whether a transpose of an image to channels last moves more than ``few`` channels.
 
-    A transpose of at most ``few`` channels counts as free.
+    ``k`` is the number of channel axes, and ``rank`` the rank at which the image is read.
     """
     shape = _widened(node.shape, rank)
     if not moves(shape, channels_last_order(rank, k)):
@@ -227,9 +227,7 @@ class _Writer:
     def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
         self.out, self.steps = out, steps
         self.forms: dict[tuple[object, int, int], Expr] = {}
-        self.replaced: dict[
-            object, Expr
-        ] = {}  # variable of a permutation that became the identity -> its operand
+        self.replaced: dict[object, Expr] = {}  # permutation that is now the identity -> operand
 
     def write(self) -> None:
         out = self.out

@@ -58,8 +58,9 @@ Rule: TypeAlias = Callable[[Node, Sequence[int], Solver], "Step | None"]
 
 
 def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
-    """Return for each axis of the channels-last value the axis of the original; identity for
-    ``PLAIN``.
+    """Return the order of axes that transposes a value of the model to channels last.
+
+    For ``PLAIN`` it is the identity.
     """
     if channels == PLAIN:
         return tuple(range(rank))
@@ -106,7 +107,10 @@ def is_dense_or_depthwise(node: Node) -> bool:
 
 
 def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return the channels-last form of ``node`` for operands in the layouts ``given``, or None."""
+    """Return the channels-last form of ``node``, or None.
+
+    ``given`` has for each operand its number of channel axes.
+    """
     if node.row is None:
         return None
     rule = BY_OPERATOR.get(node.op) or BY_CLASS.get(node.row.cls)
@@ -158,7 +162,7 @@ def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     axes, order = reduced_axes(node), channels_last_order(len(source.shape), k)
     axis = node.attrs["axis"]
     if axis is None and node.dtype != source.dtype:
-        return None  # the result is a position among all elements
+        return None  # the index that argmax returns depends on the layout
     given_axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
     moved = [order.index(a % len(order)) for a in given_axes]
     gives = k
@@ -245,8 +249,9 @@ def _moved_axis(node: Node, k: int) -> Any:
 
 
 def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for concatenation, flip and repetition along one axis; None if no operand is
-    channels last.
+    """Return a step for concatenation, flip or repetition along one axis.
+
+    Returns None if no operand is channels last.
     """
     k = _image(node, given)
     if k == PLAIN or node.attrs["axis"] is None:
@@ -256,8 +261,9 @@ def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None
 
 
 def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
-    """Return a step for a take along one axis of a channels-last operand by a vector of indices;
-    None for other takes.
+    """Return a step for a take by a vector of indices along an axis of a channels-last operand.
+
+    Returns None for other takes.
     """
     if given[0] == PLAIN or node.attrs["axis"] is None or len(node.inputs[1].shape) != 1:
         return None

@@ -1,7 +1,8 @@
 """The facts about a module's dims, stored as an attribute of the module.
 
 A pass in any pipeline can use the facts of earlier passes. TVM's passes keep module attributes. A
-pass that creates a new module loses the facts, which costs precision but not soundness.
+pass that creates a new module loses the facts. Later passes can then prove less, but remain
+correct.
 """
 
 from __future__ import annotations

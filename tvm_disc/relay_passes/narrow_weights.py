@@ -101,7 +101,7 @@ class Numbers:
         return Numbers(self.stored.reshape(shape), firsts[0], firsts[1], self.stored.shape[1])
 
     def real(self) -> Array:
-        """Return the computed elements."""
+        """Return the values ``(stored - zero) * scale``."""
         if self.period != 1:
             return self.expanded().real()
         value = self.stored
@@ -114,11 +114,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What :func:`NarrowWeights` may do beyond keeping narrow weights.
+    """Options of :func:`NarrowWeights` that change results.
 
     Attributes:
         rounds: round the other operand to int8, by blocks along K that share a scale.
-        form: quantize float32 weights to this format; None quantizes none.
+        form: quantize float32 weights to this format; None keeps them float32.
     """
 
     rounds: bool = False
@@ -252,7 +252,7 @@ def comes_from_narrow(node: Node) -> bool:
 
 
 def _unsuitable(product: Node) -> str:
-    """Return why a product cannot have narrow weights, of any values, or ""."""
+    """Return why the types or the shape of a product rule out narrow weights, or ""."""
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
         return f"only {COMPUTED} products can dequantize weights"
     dims = [d for d in map(static_dim, product.inputs[1].shape) if d is not None]
@@ -389,7 +389,7 @@ def _slice(node: Node) -> object:
 
 
 def _cast(node: Node, given: Numbers) -> Numbers | str:
-    """Return the numbers after a lossless cast, or why it is not lossless."""
+    """Return the numbers after a lossless cast, or why the cast is not lossless."""
     held = given.stored.dtype.name
     if given.scale is not None or given.zero is not None:
         exact = node.dtype == COMPUTED

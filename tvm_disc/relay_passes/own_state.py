@@ -6,9 +6,9 @@ caches of a fixed size are updated in place (``caches/fixed.py``).
                  extended = append(past, new)  # writes rows p .. p + n of the buffer
                  now = extended[:, :, : p + n]
 
-With a ``dtype`` of 16 bits, ``append`` rounds the new rows of a float32 cache to it, and every read
-of the buffer is converted back. With ``int8`` a second buffer holds one factor for each vector
-along the last axis (the last but one if the cache grows along the last):
+With a ``dtype`` of 16 bits, ``append`` rounds the new rows of a float32 cache to this type, and
+every read of the buffer is converted back. With ``int8`` a second buffer holds one factor for each
+vector along the last axis (the last but one if the cache grows along the last):
 
                  scale = max(abs(new), axis=-1) / 127
                  extended = append(past, round(new / scale)), append(past_scale, scale)
@@ -16,14 +16,14 @@ along the last axis (the last but one if the cache grows along the last):
 
 The caller owns the buffer of a capacity ``c`` and the number ``p`` of rows that are used, which is
 the size of a tensor that is never read. A call reads the rows that exist and writes the new ones;
-it does not copy the cache. Appending writes rows from p on, and every other read of the input is of
-rows before p, so that no order of kernels is wrong.
+it does not copy the cache. Appending writes rows from p on. Kernels that read the input itself read
+only rows before p, so that they may run before or after the append.
 
-A result may be the last rows of the concatenation, ``concat(past, new)[begin:]``: it has fewer rows
-than were appended to, and the caller drops those before them.
+A result may be the last rows of the concatenation, ``concat(past, new)[begin:]``. The caller then
+drops the rows before ``begin``.
 
-needs: a result that is the concatenation of an input and one other tensor, in this order, in the
-main function, or the last rows of it; or the scatter of new elements into an input.
+needs: in the main function, a result that is the concatenation of an input and one other tensor, in
+this order, or the last rows of this concatenation; or a scatter of new elements into an input.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class _Grown:
 
     @property
     def rows(self) -> tuple[str, str]:
-        """The numbers of rows before a call, and of rows that are kept, as texts."""
+        """The number of rows before a call, and the number of rows that the result keeps, as
+        texts.
+        """
         return str(self.used), str(self.kept)
 
     @property
@@ -104,10 +106,10 @@ def OwnState(
         dtype: the type of the buffers of growing float32 caches; None keeps float32.
         window: the most rows that a growing cache keeps after a call; 0 keeps those of the result.
 
-    The attribute ``disc.state`` of the main function lists (buffer, length input, axis) of each
-    cache, as texts, the rows that it has after a call, as an expression, the buffer of its
-    factors or an empty text, and the rows that are kept, as an expression or an empty text. The
-    length and the rows of caches of a fixed size are empty texts.
+    The attribute ``disc.state`` of the main function has a list of texts for each cache: buffer,
+    length input, axis, the number of rows after a call (an expression), the buffer of the factors
+    (empty if there is none), and the number of rows that are kept (an expression, or empty). The
+    length and the numbers of rows of a cache of fixed size are empty.
 
     Raises:
         BadOption: a pattern matches no input, or an input that no result extends or updates;
@@ -321,7 +323,7 @@ def _check_names(main: TVMFunction, params: Sequence[Var]) -> None:
 
 
 class _Buffer:
-    """The buffer of a cache, and that of its factors if the cache is quantized."""
+    """The buffer of a cache, and the buffer of its factors if the cache is quantized."""
 
     def __init__(self, grown: _Grown, numbers: Var) -> None:
         self.grown, self.numbers = grown, numbers

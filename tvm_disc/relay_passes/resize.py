@@ -133,7 +133,7 @@ COORDINATES: dict[str, Callable[[Term, Term, Term], Term]] = {
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
 }
-"""Functions ``(place, source, target)`` to the input coordinate of an output element."""
+"""Functions that map ``(place, source, target)`` to the input coordinate of an output element."""
 
 IDENTITY = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 """Modes that leave an axis unchanged if its length does not change."""

@@ -101,7 +101,7 @@ class Sequence_:
             else:
                 value = binding.value
                 if isinstance(value, relax.If):
-                    # Branches read outer values by variable.
+                    # Bindings inside of the branches may read the replaced variables.
                     value = relax.If(
                         self.rename(value.cond),
                         _substituted(value.true_branch, self),
@@ -126,7 +126,7 @@ class Sequence_:
         self.bindings.append(binding)
 
     def rename(self, expr: Expr) -> Any:
-        """Return an operand after the replacements so far."""
+        """Return an operand with the replacements of variables so far."""
         if isinstance(expr, tvm.ir.Var):
             return self.renamed.get(expr, expr)
         if isinstance(expr, tvm.ir.Tuple):
@@ -305,7 +305,7 @@ def _rewrite_sequence(
             else:
                 _rewrite_other(out, binding, rules, finish)
     body = out.rename(seq.body)
-    out.rules = ()  # steps that follow move bindings themselves
+    out.rules = ()  # the `finish` steps emit calls, to which no rule applies
     for step in finish:
         out.results = [*variables(body)]
         link_users([*out.lookup.values(), *_literals(out.nodes)])

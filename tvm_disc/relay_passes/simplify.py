@@ -61,7 +61,7 @@ def _identity(out: Sequence_, node: Node) -> Node | None:
         return None
     if node.op == "relax.permute_dims" and not _keeps_order(node):
         return None
-    # A negative width may compensate for a positive one.
+    # Equal shapes do not suffice: a negative width may compensate for a positive one.
     if node.op == "relax.nn.pad" and any(int(w) for w in node.attrs["pad_width"]):
         return None
     return source if same_dims(node.shape, source.shape) else None

@@ -82,7 +82,8 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     if special is None:
         return [general]
     if told.ragged:
-        # Lengths are equal for all items or not at all: each call meets the premises.
+        # A ragged program has no general version: its inputs have equal lengths for all items, so
+        # that the premises become constraints of every call.
         return [read((), [premise.text for premise in special[1]])]
     return [replace(special[0], premises=special[1]), general]
 

@@ -16,8 +16,8 @@
 
 `1 <= b <= 64`, `s % 8 == 0`, `ids.1 == mask.1` (input name . axis), `h == w`,
 `trunc(0.2 * float(n)) == 1`. The whole text must be a condition, not a number. Operators have
-Python's meaning and precedence, except that a shift has the precedence of a product.
-Messages quote the text of a constraint, as in JAX's `shape_poly`.
+Python's meaning and precedence, except that a shift has the precedence of a product. Messages quote
+the text of a constraint, as in JAX's `shape_poly`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decision of conditions: each row of `PROOF_LAWS` returns True, False or None (unknown)."""
+"""Decide conditions: each row of `PROOF_LAWS` returns True, False or None (unknown)."""
 
 from __future__ import annotations
 

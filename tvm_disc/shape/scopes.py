@@ -1,9 +1,9 @@
 """Where facts hold: in the whole program, in one branch or function, or in a discarded attempt.
 
-A condition that a branch requires of a symbol that only the branch binds is checked in the branch.
-A call that does not execute the branch does not check it. Such a condition is therefore a fact
-about the branch's own symbols only: a question about one of them is answered with the facts of the
-branch, and any other question without them.
+A branch may bind new symbols and require conditions on them. These conditions are checked inside
+the branch, and a call that does not execute the branch does not check them. They are therefore
+facts about the symbols of the branch only. Queries that mention a symbol of the branch use these
+facts; all other queries ignore them.
 
 in a branch             guard                 answers
 k = nonzero(m)          -                     k <= m
@@ -21,7 +21,7 @@ from .terms import Atom
 
 
 class FactScope:
-    """What is known inside a branch or a function, including what is known outside.
+    """The facts inside a branch or a function, including the facts that hold outside.
 
     Attributes:
         outer: the enclosing scope; None for the program.
@@ -73,7 +73,7 @@ class FactStore:
             self._open[depth - 1].own.add(atom)
 
     def at(self, syms: Iterable[Atom]) -> tuple[State, list[Fact]]:
-        """Return the facts that answer a question about these symbols."""
+        """Return the state and the facts by which queries about these symbols are answered."""
         scope = self._innermost(syms) if self.home else None
         if scope is None:
             return self.state, self.facts

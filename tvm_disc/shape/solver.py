@@ -207,7 +207,7 @@ class Solver:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Scope of a branch or a function; see `scopes.py`.
+        """Open the scope of a branch or a function; see `scopes.py`.
 
         A requirement that mentions only symbols of the outer scope is checked in every call, so it
         is a fact of the outer scope, too.
@@ -374,14 +374,14 @@ class Solver:
 
     @query
     def range_of(self, e: Dim) -> tuple[int | None, int | None]:
-        """Return the inclusive range; None means unbounded."""
+        """Return the inclusive range of an expression; None means unbounded."""
         p = self.key(e)
         state = self._at(p.syms)
         return lower(state, p), upper(state, p)
 
     @query
     def const(self, e: Dim) -> int | None:
-        """Return the value, if only one is possible."""
+        """Return the value of an expression if only one value is possible, else None."""
         p = self.key(e)
         if p.as_const is None:
             state = self._at(p.syms)
@@ -534,7 +534,7 @@ class Solver:
         return self._store.facts + self._store.local + hints
 
     def equations(self, dims: Sequence[Dim]) -> list[Expr]:
-        """Return the known equations over these symbols alone."""
+        """Return the known equations whose only symbols are ``dims``."""
         known = {self._p(d).as_atom for d in dims}
         facts = [f for f in self.facts() if f.kind in ("eq", "same_elements")]
         conds = [f.cond for f in facts if f.cond.op == "eq" and f.cond.syms <= known]
@@ -578,7 +578,7 @@ class Solver:
 
     @property
     def steps(self) -> int:
-        """Proof steps so far: a machine-independent measure of work."""
+        """The number of proof steps so far, a machine-independent measure of work."""
         return self._store.state.steps
 
     def _p(self, e: Dim) -> Poly:

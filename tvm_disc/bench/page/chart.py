@@ -93,7 +93,9 @@ def _position(values: Sequence[float]) -> Callable[[float], float]:
 
 
 def _scale(axis: ChartAxis, values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """Return the ends of the y axis, as logarithms if it is logarithmic, and its ticks."""
+    """Return the ends of the y axis and its ticks; the ends of a logarithmic axis are
+    logarithms.
+    """
     if axis.logarithmic:
         ticks = log_ticks(min(values), max(values))
         ends = min(ticks[0], *values), max(ticks[-1], *values)

@@ -1,1 +1,1 @@
-"""Caches of a fixed size, of which a program replaces elements in place."""
+"""Caches of a fixed size, in which a program replaces elements in place."""

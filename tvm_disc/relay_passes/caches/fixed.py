@@ -1,15 +1,15 @@
-"""Caches of a fixed size: inputs of which a scatter or a written slice replaces elements, and that
-are results.
+"""Caches of a fixed size: inputs in which a scatter or a slice write replaces elements, and which
+are also results.
 
     before   f(x, past[b, h, c, d], ...):      now = scatter(past, at, new);  return ..., now
     after    f(x, past[b, h, c, d], ...):      now = update(past, new, at)    # writes into past
 
-The scatter may be one of views or permutations of the input, if the result is arranged as the
-input is: ``permute(scatter(permute(past), at, new))``, as PyTorch's ``index_copy`` along an inner
-axis.
+The scatter may write into a view or permutation of the input, if the result has the shape and axis
+order of the input: ``permute(scatter(permute(past), at, new))``. PyTorch's ``index_copy`` along an
+inner axis has this form.
 
 Nothing but the scatter may read the input, directly or through views, so that no kernel needs the
-elements from before. All readers of the scatter's result read it after the update, by data flow.
+old elements. Data flow ensures that all readers of the scatter's result run after the update.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 @dataclass(frozen=True)
 class FixedCache:
-    """An input that is updated by a scatter or a write, the value of ``binding``.
+    """An input that the scatter or slice write ``binding`` updates.
 
-    It updates ``base``, the input or a view of it, with its ``axes`` in this order. ``result`` is
-    the position of the updated input among the results.
+    The data operand is ``base``, which is the input or a view of it, with its axes permuted to the
+    order ``axes``. ``result`` is the position of the updated input among the results. ``dead`` is
+    the selection of old and new elements, which nothing else reads.
     """
 
     param: Var
@@ -57,7 +58,7 @@ class FixedCache:
     base: Var
     axes: tuple[int, ...]
     result: int
-    dead: Var | None = None  # what selects old and new elements, which nothing reads any more
+    dead: Var | None = None
 
     def update(self) -> list[Binding]:
         """Return the bindings that replace the scatter."""
@@ -83,19 +84,19 @@ class FixedCache:
 
 @dataclass(frozen=True)
 class _Form:
-    """How a value is arranged: the axes of ``base``, in an order."""
+    """The form of a value: ``base`` with its axes permuted to the order ``axes``."""
 
     base: Var
     axes: tuple[int, ...]
 
     @property
     def is_plain(self) -> bool:
-        """Whether the elements have the order of the input."""
+        """Whether the axes are not permuted, so that the elements have the order of the input."""
         return self.axes == tuple(range(len(self.axes)))
 
 
 class FixedCaches:
-    """The inputs of a function that scatters update, and why others cannot be owned."""
+    """The inputs of a function that can be updated in place, and why other inputs cannot."""
 
     def __init__(self, main: TVMFunction, results: Sequence[Expr], solver: Solver) -> None:
         self.solver, self.results = solver, results
@@ -118,7 +119,7 @@ class FixedCaches:
                 self._add(binding, binding.value.args[1])
 
     def _add(self, binding: Binding, data: Var) -> None:
-        """Classify the input that a scatter or a write reads as its data, if it reads one."""
+        """Add the input that is the data operand of ``binding`` to ``found`` or ``refused``."""
         chain = [*self._chain(data)]
         param = chain[-1]
         if param not in self.params or not isinstance(param.ty, relax.TensorType):
@@ -130,7 +131,7 @@ class FixedCaches:
             self.found[param] = found
 
     def _chain(self, var: Var) -> Iterator[Var]:
-        """Yield a value, what it is a view or permutation of, and so on."""
+        """Yield a value, then its source through one view or permutation, and so on."""
         yield var
         while var in self.values and _moves(self.values[var].value):
             var = self.values[var].value.args[0]
@@ -178,7 +179,10 @@ class FixedCaches:
         return any(var in set(variables(r)) for r in self.results)
 
     def _position(self, param: Var, form: _Form, scatter: Var) -> int | str:
-        """Return which result is the scatter's, arranged as the input is."""
+        """Return the position of the scatter's result among the results, or why there is none.
+
+        The result must have the shape and the axis order of the input.
+        """
         at = []
         for position, result in enumerate(self.results):
             if not isinstance(result, tvm.ir.Var):
@@ -196,8 +200,8 @@ class FixedCaches:
         return at[0]
 
     def _arranged(self, form: _Form, steps: Sequence[Var]) -> _Form | None:
-        """Return the arrangement after views and permutations, or None if it is none of ``base``
-        permuted.
+        """Return the form after views and permutations, or None if the value is not a permutation
+        of one base.
         """
         for var in steps:
             call = self.values[var].value
@@ -260,8 +264,10 @@ def _described(binding: Binding) -> str:
 
 
 def checks_first(bindings: Sequence[Binding], params: Sequence[Var]) -> list[Binding]:
-    """Return bindings in an order in which checks of data that no update precedes by data flow
-    precede all updates, so that a call which fails by them has changed nothing.
+    """Return the bindings in an order in which checks of data precede the updates in place.
+
+    A call that fails in such a check has then changed no cache. A check that depends on the result
+    of an update is not moved.
     """
     made: dict[Expr, Binding] = {}
     for binding in bindings:
@@ -271,8 +277,8 @@ def checks_first(bindings: Sequence[Binding], params: Sequence[Var]) -> list[Bin
     for param in params:
         for symbol in free_symbols(_dims(param)):
             made.pop(symbol, None)
-    needs: dict[Binding, set[Binding]] = {}  # with what those need
-    late: set[Binding] = set()  # those that need an update
+    needs: dict[Binding, set[Binding]] = {}  # all bindings that a binding depends on
+    late: set[Binding] = set()  # updates, and bindings that depend on one
     first: set[Binding] = set()
     for binding in bindings:
         read = {made[v] for v in (*variables(binding.value), *_symbols(binding)) if v in made}

@@ -1,3 +1,3 @@
-"""Quantization of values by the ranges that they have in sample calls."""
+"""Quantize values by their ranges in sample calls."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Static int8 of float products: ranges of their operands, measured and applied.
+"""Static quantization of float products to int8: measure the ranges of operands, and apply them.
 
     before     y = conv(x, w)                                       # float32, w literal
     observed   y = conv(x, w); result (y, min x, max x)
@@ -6,11 +6,11 @@
 
 ``ObserveRanges`` makes a program return the least and the greatest element of the first operand of
 each product. ``QuantizeOperands`` rounds these operands to bytes, and the weights to int8 with a
-scale per output channel. ``IntegerProducts`` then makes sums of integers of them. Scheme: Jacob et
-al., *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference*,
-2018.
+scale per output channel. ``IntegerProducts`` then converts the products to integer arithmetic.
+Source: Jacob et al., *Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference*, 2018.
 
-Both apply to the products of ``main`` outside of branches and loops, in the same order.
+Both passes visit the products of ``main`` outside of branches and loops, in the same order.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.support.literals import as_literal
 from tvm_disc.typing import Array, Expr, TVMFunction, TVMModule, Var
 
-#: Called with a product and its weights; returns what replaces the product, or None.
+# Receives a product and its weights; returns the replacement of the product, or None.
 Act: TypeAlias = Callable[[Sequence_, Node, Array], "Node | None"]
-FEWEST = 512  # weights; smaller products gain nothing
+FEWEST = 512  # number of weights; quantizing smaller products gains nothing
 BYTE = np.iinfo("uint8")
 # A positive scale per output channel.
 INT8 = WeightFormat(bits=8, group=0, positive=True)
@@ -53,14 +53,14 @@ class ObserveRanges:
 
     Attributes:
         count: the number of results that were added, two for each operand.
-        ranges: for each product, the range of its operand over all calls of :meth:`add`; None
-            before.
+        ranges: (least, greatest element) of each operand over all calls of :meth:`add`;
+            (inf, -inf) before the first call.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.ranges: list[tuple[float, float]] = []
-        self._places: list[int] = []  # operand of each product
+        self._places: list[int] = []  # for each product the index of its operand in ``ranges``
 
     def __call__(self, mod: TVMModule) -> TVMModule:
         """Return a module whose ``main`` returns ``(result, low 0, high 0, low 1, ...)``."""
@@ -84,7 +84,7 @@ class ObserveRanges:
         return with_main(mod, returning(changed, shown))
 
     def add(self, values: Sequence[Array]) -> None:
-        """Extend the ranges by the results of a call that this pass added."""
+        """Extend the ranges by ``values``, the results of a call that this pass added."""
         numbers = [float(v) for v in values]
         pairs = zip(numbers[::2], numbers[1::2], strict=True)
         self.ranges = [
@@ -192,7 +192,10 @@ def _as_bytes(out: Sequence_, x: Node, scale: np.float32, zero: int) -> Node:
 
 
 def _as_int8(out: Sequence_, node: Node, weights: Array) -> tuple[Node, float]:
-    """Emit ``cast(int8) * scale`` per output channel; return it and its relative error."""
+    """Emit weights as ``cast(int8) * scale`` per output channel; return them and their error.
+
+    The error is relative to the weights.
+    """
     shape = node.inputs[1].shape
     if node.weighted:  # the output channels are the first axis
         found = quantized(weights.reshape(len(weights), -1).T, INT8)

@@ -1,1 +1,1 @@
-"""Passes over loops: their form, and rows that are collected in place."""
+"""Passes over loops: recognize counting loops, and collect rows in place."""

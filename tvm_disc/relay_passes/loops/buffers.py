@@ -1,4 +1,4 @@
-"""Memory that the iterations of a loop fill, and sizes that they read from data."""
+"""Emit buffers that the iterations of a loop fill, and reads of sizes from data."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tvm_disc.typing import Expr, Var
 
 
 def blank(out: Sequence_, shape: Sequence[Expr], dtype: str, number: int) -> Node:
-    """Emit memory with undefined elements; equal numbers may be the same memory."""
+    """Emit a buffer with undefined elements; calls with equal ``number`` may share one buffer."""
     return out.emit(kernel_call(BLANK, [], shape, dtype, number=number), shape, dtype)
 
 
 def append(out: Sequence_, buffer: Node, rows: Node, begin: Expr) -> Node:
     """Emit the stores of rows to ``buffer[begin:]``, in place."""
-    length = blank(out, [begin], "int8", 0)  # only its size is read
+    length = blank(out, [begin], "int8", 0)  # the kernel reads only its size, `begin`
     operands = [operand_expr(x) for x in (buffer, rows, length)]
     call = kernel_call(APPEND, operands, buffer.shape, buffer.dtype, axis=0)
     return out.emit(call, buffer.shape, buffer.dtype)
 
 
 def read_sizes(out: Sequence_, scalars: Sequence[Node], names: Sequence[str]) -> list[Var]:
-    """Emit the reads of scalars, int64 and not negative, as sizes."""
+    """Emit reads of nonnegative int64 scalars as sizes; return the symbols of the sizes."""
     one, count = [i64(1)], len(scalars)
     parts = [out.emit(reshape_call(operand_expr(x), one), one, "int64") for x in scalars]
     whole = parts[0]

@@ -1,12 +1,12 @@
-"""``CollectInPlace``: a loop that collects one block of rows per iteration writes them where they
-stay.
+"""``CollectInPlace``: write the rows that a loop collects directly into a buffer.
 
     before   loop(t < n):  rows = concat(rows, new[c, w])        # copies all rows so far
     after    buffer[n * c, w]; loop(t < n):  buffer = append(buffer, new) from row t * c on
 
-The number of iterations is known before the loop if it counts from 0 to a size.
+The buffer is allocated before the loop. Its size is known, because the loop counts from 0 to a
+size.
 
-needs: the concatenation is read by the next iteration only.
+needs: only the next iteration reads the concatenation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tvm_disc.typing import (
 
 
 def CollectInPlace(solver: Solver | None = None) -> object:
-    """Return a module pass."""
+    """Return a module pass that writes collected rows directly into buffers."""
 
     def collect(mod: TVMModule, ctx: PassContext) -> object:
         known = solver_of(mod, solver)
@@ -59,7 +59,7 @@ class _Collecting:
     """A loop with collected rows.
 
     Attributes:
-        binding: that of the call.
+        binding: the binding of the call.
         rows: the rows that an iteration appends, by parameter.
         times: the number of iterations.
     """
@@ -93,7 +93,7 @@ def _loops(mod: TVMModule, caller: TVMFunction, solver: Solver) -> list[_Collect
 
 
 def _calls(mod: TVMModule, gv: GlobalVar) -> int:
-    """Return how many calls of a function a module has: two for a loop, with its own."""
+    """Return the number of calls of a function in a module: 2 for a loop with one caller."""
     values = [b.value for f in mod.functions.values() for b in bindings_of(f)]
     return sum(isinstance(v, tvm.ir.Call) and v.op.same_as(gv) for v in values)
 
@@ -133,8 +133,9 @@ def _value(expr: Expr) -> np.ndarray:
 
 
 def _collected(loop: StepLoop, k: int) -> Node | None:
-    """Return the rows that an iteration appends to a parameter that is empty at first; None if
-    there are none, or if another value reads the parameter.
+    """Return the rows that an iteration appends to parameter ``k``, which is empty at first.
+
+    Returns None if an iteration appends no rows, or if another value reads the parameter.
     """
     new, first = loop.appended(k), loop.call.args[k].ty.shape
     if new is None or first is None or static_dim(first.values[0]) != 0:
@@ -188,7 +189,7 @@ def _with_body(func: TVMFunction, params: list[Var], bindings: Sequence[Binding]
 def _with_buffers(
     found: _Collecting, gv: GlobalVar, solver: Solver, numbers: Iterator[int]
 ) -> tuple[TVMFunction, tuple[list[Binding], list[Expr]]]:
-    """Return the loop over buffers; the bindings of the buffers, and the arguments of its call."""
+    """Return the loop over buffers, and (bindings of the buffers, arguments of its call)."""
     loop, out = found.loop, Sequence_(solver, {})
     params, arguments = list(loop.params), list(loop.call.args)
     for k, rows in found.rows.items():
@@ -213,7 +214,7 @@ def _with_buffers(
 def _iteration(
     found: _Collecting, params: Sequence[Var], gv: GlobalVar, ty: TVMType, solver: Solver
 ) -> Expr:
-    """Return the branch that goes on."""
+    """Return the branch that computes an iteration and calls the loop again."""
     loop, again = found.loop, list(found.loop.again)
     dropped = {loop.again[k] for k in found.rows}
     body = [b for b in loop.body if b.var not in dropped]

@@ -27,13 +27,13 @@ class StepLoop:
     Attributes:
         call: the call of the loop.
         params: its parameters.
-        counter: the number of the parameter that counts.
-        limit: the number of the parameter that it is compared with.
+        counter: the position of the parameter that counts.
+        limit: the position of the parameter with which the counter is compared.
         again: the arguments of the recursive call.
-        results: the numbers of the parameters that the loop returns.
+        results: the positions of the parameters that the loop returns.
         body: the bindings of an iteration.
-        nodes: the values of an iteration that core operators compute, by variable.
-        is_core: whether these are all.
+        nodes: the values of an iteration, by variable.
+        is_core: whether core operators compute all of them.
     """
 
     call: Call
@@ -69,11 +69,11 @@ class StepLoop:
         return StepLoop(call, params, counter, limit, args, results, body, nodes, whole)
 
     def is_fixed(self, k: int) -> bool:
-        """Return whether a parameter is the same in all iterations."""
+        """Return whether parameter ``k`` has the same value in all iterations."""
         return bool(self.again[k].same_as(self.params[k]))
 
     def appended(self, k: int) -> Node | None:
-        """Return the rows that an iteration appends to a parameter, None if it does not."""
+        """Return the rows that an iteration appends to parameter ``k``, or None."""
         made = self.nodes.get(self.again[k])
         if made is None or made.op != "relax.concat" or len(made.inputs) != 2:
             return None
@@ -101,7 +101,7 @@ def _recursion(seq: Expr, call: Call) -> tuple[list[Binding], list[Expr]] | None
 
 
 def _results(seq: Expr, params: Sequence[Var]) -> list[int] | None:
-    """Return the numbers of the parameters that the other branch returns."""
+    """Return the positions of the parameters that the other branch returns, or None."""
     made = next((b.value for b in _bindings(seq) if isinstance(b.value, tvm.ir.Tuple)), seq.body)
     fields = made.fields if isinstance(made, tvm.ir.Tuple) else [made]
     places = [_place(f, params) for f in fields]

@@ -1,4 +1,4 @@
-"""Known properties of values during the walk, and emission of bindings whose shapes TVM keeps."""
+"""State of the walk: the known properties of values, and the bindings that are emitted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class PropagationContext(Emitter):
         self.builder = relax.BlockBuilder(mod)
         self.analyzer = tvm.sym.Analyzer()
         self.env: dict[Any, Any] = {}
-        self.fresh = fresh  # (variable, axis) -> symbol of a dim that nothing determines
+        self.fresh = fresh  # (variable, axis) -> symbol of a dim that is not inferred
         self.scalars: dict[Any, Any] = {}  # scalar variables of the body and their values
         self.inputs: dict[Any, Any] = {}
         self.dataflow = False
@@ -111,7 +111,7 @@ class PropagationContext(Emitter):
         return Tensor(dims, dtype, expr, constant=literal_value(expr))
 
     def env_param(self, param: Var) -> Any:
-        """Return the parameter of the rewritten function."""
+        """Return the properties of a parameter of the rewritten function."""
         return self.inputs[param]
 
     def simplify(self, dim: Dim) -> Dim:
@@ -220,7 +220,7 @@ class PropagationContext(Emitter):
             raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
 
     def survives(self, inferred: TVMType, ty: TVMType) -> bool:
-        """Return whether TVM's own inference finds the known shape."""
+        """Return whether the shape that TVM's inference finds is the known shape ``ty``."""
         if not is_tensor(inferred) or not isinstance(inferred.shape, relax.ShapeExpr):
             return False
         pairs = zip(inferred.shape.values, ty.shape.values, strict=True)

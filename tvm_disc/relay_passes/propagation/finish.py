@@ -74,9 +74,10 @@ def emit_guards(guards: Sequence[Guard], blocks: Sequence[object]) -> list[objec
 
 
 def _check(guard: Guard) -> list[Binding]:
-    """Return bindings that fail if a guard does not hold."""
+    """Return bindings that raise an error at run time if a guard does not hold."""
     zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
-    # TVM's virtual machine computes bound shapes, but not shapes inside a match_cast.
+    # Bind the shape to a variable: TVM's virtual machine does not compute expressions of a shape
+    # inside a match_cast.
     shape = relax.ShapeExpr([tirx.if_then_else(guard.cond, zero, one)])
     computed = relax.Var(CHECKS, shape.ty)
     ty = relax.ShapeType([zero])
@@ -115,7 +116,7 @@ def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
 
 
 def return_type(params: Sequence[Var], ty: TVMType) -> TVMType:
-    """Return the type of the result with dims over the symbols of inputs only."""
+    """Return the type of the result, in which dims may use only symbols of the inputs."""
     visible: set[Any] = set()
     for p in params:
         _bare(p.ty, visible)

@@ -1,8 +1,7 @@
 """``PropagateShapeConstraints``: symbolic shapes for every value of any module.
 
-A Relay module is translated in the process: facts are gathered on Relay's nodes
-(`relay/importer`), whose operators state their requirements before they become several Relax
-operators.
+A Relay module is translated to Relax by this pass (`relay/importer`). Facts are gathered on Relay's
+operators, because one operator, with its requirements, may become several Relax operators.
 
 A Relax module is walked forward over its bindings, without recursion over the graph. Each
 operator's shape rule (`rules.py`) computes the dims of the result from the dims of the operands,
@@ -10,8 +9,8 @@ states the conditions that must hold, and may replace the call. Integer tensors 
 are evaluated symbolically (`relay/importer/elements.py`), so that their consumers have literal
 shapes.
 
-Facts found late simplify shapes met early: if the first walk found new facts, a second walk starts
-with all of them.
+A fact that is found late may simplify the shapes of earlier bindings. Therefore, if the first walk
+finds new facts, a second walk starts with all of them.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ from tvm_disc.shape.facts import Guard
 from tvm_disc.tir.index import substitute
 from tvm_disc.typing import Expr, PassContext, Size, TVMFunction, TVMModule, TVMType, Var
 
-# Number of traversals: each starts with all facts of the previous one, and few find new facts.
+# Maximum number of walks. Each walk starts with all facts of the previous one; a second walk rarely
+# finds new facts.
 MAX_WALKS = 3
 
 # Constraints and premises.
@@ -67,7 +67,7 @@ class PropagateShapeConstraints:
             ``"ids.1 == mask.1"``. Facts that cannot be proved are checked at run time.
         solver: receives the facts; by default a new one per module.
         portable: the result is for TVM's passes, which infer types again: dataflow blocks are kept,
-            a shape that TVM would lose is restored by ``match_cast``, and guards become checks at
+            a ``match_cast`` restores each shape that TVM would lose, and guards become checks at
             the start of the function. Otherwise guards remain in ``solver.guards``.
         premises: like constraints, but the caller guarantees them.
         params: inputs of ``main``, by name, that become constants.
@@ -211,7 +211,7 @@ def _symbols(func: Any) -> dict[str, Expr]:
 
 
 def declare_bounds(func: TVMFunction, solver: Solver) -> None:
-    """Require the ranges that a front end wrote on the function; they are checked at the start."""
+    """Add guards for the ranges of dims that a front end stored in an attribute of the function."""
     symbols = _symbols(func)
     for attribute, relation in BOUNDS:
         bounds = func.attrs[attribute] if func.attrs is not None and attribute in func.attrs else {}
@@ -248,14 +248,15 @@ def merge_inputs(func: object, solver: Solver) -> dict[Any, Any]:
 def settle_guards(
     solver: Solver, merged: Mapping[Var, Expr], fresh: Iterable[Any], first: int
 ) -> None:
-    """Remove guards that the merged input types imply, which are checked anyway, and write the
-    others in the symbols that the last walk binds.
+    """Remove redundant guards, and state the others in the symbols that the last walk binds.
+
+    A guard is redundant if the merged input types imply it, because every call checks its types.
 
     Args:
-        merged: inputs' symbols that no type has any more, with their replacement.
+        merged: symbols that no longer occur in input types, with their replacement.
         fresh: symbols of values whose shape a walk could not infer. The last walk binds their
             canonical form.
-        first: the number of guards of other functions.
+        first: the number of guards of other functions, which precede those of this function.
     """
     known = ((s, solver.simplify(s)) for s in fresh)
     replaced = {**merged, **{s: e for s, e in known if not e.same_as(s)}}
@@ -264,8 +265,9 @@ def settle_guards(
 
 
 def _renamed(guard: Guard, replaced: Mapping[Any, Any]) -> Guard:
-    """Return a guard with symbols replaced, unless it is their equality: the match that would bind
-    the symbol compares.
+    """Return a guard with symbols replaced, or unchanged if it would become trivially true.
+
+    The guard then states the equality of a symbol and its replacement, and must not be lost.
     """
     if not any(s in replaced for s in guard.symbols):
         return guard

@@ -78,8 +78,9 @@ def _as(name: str, *kept: str) -> Rule:
 
 
 def _elementwise(ctx: PropagationContext, call: Call, args: Args) -> Tensor | None:
-    """Return the call with NumPy's broadcasting, and add a guard if two dims may differ; None if an
-    operand is not a tensor.
+    """Emit the call with NumPy's broadcasting, and add a guard if two dims may be incompatible.
+
+    Returns None if an operand is not a tensor.
     """
     operands = tensors([ctx.scalar_tensor(a) for a in args])
     if operands is None:
@@ -230,7 +231,8 @@ def _gather_elements(ctx: PropagationContext, call: Call, args: Args) -> object:
 def _stay_inside(ctx: PropagationContext, picks: Tensor, data: Expr, axis: int) -> None:
     """Prove or guard that indices of known range are in bounds."""
     _, high = bounds(ctx, picks)
-    # Indices from constants or data are the model's responsibility, as in its framework.
+    # Only a symbolic upper bound needs a guard. Constant and data-dependent indices are not checked
+    # here, as in the model's framework.
     if isinstance(data, Tensor) and high is not None and ctx.literal(high) is None:
         dim = data.dims[ctx.axis(axis, data.rank)]
         ctx.solver.require_le(
@@ -278,7 +280,10 @@ def _conv(spatial: int) -> Rule:
 
 
 def _norm(attribute: str, vectors: int) -> Rule:
-    """Return a rule for an operator with the first operand's shape; the others match its axes."""
+    """Return a rule for a normalization, whose result has the shape of the first operand.
+
+    The dims of the next ``vectors`` operands must equal the axes in ``attribute``.
+    """
 
     def rule(ctx: PropagationContext, call: Call, args: Args) -> Tensor | None:
         operands = tensors(args)

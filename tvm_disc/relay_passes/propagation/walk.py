@@ -1,4 +1,4 @@
-"""Walk over a function's bindings that infers shapes."""
+"""Walk over the bindings of a function, and infer shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvm_disc.typing import Binding, Expr, TVMFunction, TVMType, Var
 
 
 class Walker:
-    """Rewrites one function; ``merged`` replaces symbols of its inputs."""
+    """Rewrites one function; ``merged`` maps symbols of its inputs to their replacements."""
 
     def __init__(self, context: PropagationContext, merged: Mapping[Any, Any]) -> None:
         self.context = context
@@ -102,7 +102,7 @@ class Walker:
         """Return the result of a sequence as a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))
-        # A result of unknown shape remains so: its reader binds the dims.
+        # Do not bind the dims of a result of unknown shape here: its reader binds them.
         value = ctx.env.get(body) if isinstance(body, tvm.ir.Var) else None
         value = ctx.operand(body) if value is None else value
         expr = ctx.raw(ctx.as_tensors(value) if given_back else value)
@@ -133,7 +133,7 @@ class Walker:
             ctx.scalars[binding.var] = value.expr
 
     def _exported(self, value: object) -> object:
-        """Return a value that later blocks read, bound to an ordinary variable."""
+        """Return a value that later blocks read, bound to a variable that is visible to them."""
         ctx = self.context
         expr = ctx.raw(value)
         if isinstance(expr, tvm.ir.Var) and not isinstance(expr, relax.DataflowVar):
@@ -262,7 +262,7 @@ class Walker:
         return known and isinstance(source, Tensor)
 
     def _unify(self, want: Expr, have: Expr) -> bool:
-        """Unify two dims; return whether no check at the cast remains."""
+        """Unify two dims; return whether the cast need not check them."""
         solver = self.context.solver
         if isinstance(want, tirx.Var) and want not in self.defined:
             self.defined.add(want)

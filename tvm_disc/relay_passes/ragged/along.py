@@ -1,11 +1,11 @@
-"""Operators along the ragged axis whose result has it, too: reversals, prefix sums, and reductions
-of masks over the keys.
+"""Operators along the ragged axis whose results have this axis: reversals, prefix sums, and
+reductions of masks over the keys.
 
-A reversal reads the rows of an item from the last one on.
+A reversal reads the rows of an item in reverse order.
 
-Prefix sums and reductions of masks are computed for the largest length, since these values are
-small: prefixes do not depend on what follows, and elements behind the end of an item are replaced
-by the neutral element of a reduction.
+Prefix sums and reductions of masks are computed on values that are padded to the largest length,
+since these values are small. A prefix does not depend on later elements. For a reduction, elements
+after the end of an item are replaced by the neutral element.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _limits(dtype: str) -> tuple[object, object]:
 
 
 def reduced_mask(values: Values, node: Node, form: Padded) -> Form | str:
-    """Return a reduction over the keys of a value that does not belong to an attention."""
+    """Return the form of a reduction over the keys of a mask, outside of an attention, or a
+    reason.
+    """
     x, solver = node.inputs[0], values.dims.solver
     axes = reduced_axes(node)
     dim = next((d for d in values.dims.dims if solver.known_eq(x.shape[axes[0]], d.size)), None)
@@ -63,7 +65,7 @@ def reduced_mask(values: Values, node: Node, form: Padded) -> Form | str:
 
 
 def prefix(values: Values, node: Node, form: Form) -> Form | str:
-    """Return a sum or product of prefixes."""
+    """Return the form of a cumulative sum or product along the ragged axis or another axis."""
     axis = node.attrs["axis"]
     if not isinstance(form, Packed) or axis is None:
         return "it combines elements of different items"
@@ -75,7 +77,7 @@ def prefix(values: Values, node: Node, form: Form) -> Form | str:
 
 
 def reversal(values: Values, node: Node, form: Form) -> Form | str:
-    """Return the elements of an axis in reverse order."""
+    """Return the form of a flip of one axis."""
     axis = int(node.attrs["axis"]) % len(node.shape)
     if not isinstance(form, Packed) or axis == form.at[0]:
         return "it combines elements of different items"
@@ -89,7 +91,7 @@ def reversal(values: Values, node: Node, form: Form) -> Form | str:
 
 
 def _opposite(values: Values, dim: RaggedDim) -> Node:
-    """Return the row that is as far from the end of its item as each row from the start."""
+    """Return for each row the index of its mirrored row in the same item, int64 ``[t]``."""
     if "opposite" not in dim.made:
         last = values.out.emit(R.subtract(ends(values, dim), _ONE), [dim.items], "int64")
         items = operand_expr(values.items(dim))
@@ -106,7 +108,7 @@ def _along(values: Values, x: Node, size: Expr, axis: int, rank: int) -> Expr:
 
 
 def _packed(values: Values, node: Node, call: Expr) -> Form | str:
-    """Return the value of the model, packed if it has rows of items."""
+    """Emit a call of the model; pack its result if the result has a ragged axis."""
     made, place = values.emit(call, node.shape, node), values.dims.place(node.shape)
     if place is None:
         return _SCORES if values.dims.sizes_in(node.shape) else Dense(made)

@@ -1,4 +1,4 @@
-"""The argument ``ragged`` of ``build``."""
+"""Check the argument ``ragged`` of ``build``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def check_names(ragged: Mapping[str, int], inputs: Sequence[str]) -> None:
     """Check that every name of ``ragged`` is an input.
 
     Raises:
-        BadInput: no input has a name.
+        BadInput: a name is not the name of an input.
     """
     for name in ragged:
         if name not in inputs:
@@ -28,7 +28,7 @@ def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str,
     """Return the checked ragged axes of inputs, by name.
 
     Raises:
-        BadInput: it is not a mapping of names to axes.
+        BadInput: the argument is not a mapping of names to axes.
         Unsupported, BadOption: the target or an option does not allow ragged programs.
     """
     if not isinstance(ragged, Mapping):

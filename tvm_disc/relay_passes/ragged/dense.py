@@ -1,8 +1,8 @@
-"""Values that no ragged input flows into, but whose dims have the length of one.
+"""Values that do not depend on a ragged input, but have its length as a dim.
 
-Such a value is computed for the largest length. Element i along a dim of the length must therefore
-not depend on the length: a position table, ``arange``, a causal mask. ``flip``, a sum along the dim
-or the length as a number would differ between items, and are refused.
+The program computes these values for the largest length. Element i along a dim of the length must
+therefore not depend on the length. This holds for a position table, ``arange`` and a causal mask.
+It does not hold for ``flip``, a sum along the dim, or the length as a number; these are refused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def _along(shape: Sequence[Expr], axes: Sequence[int], dims: RaggedDims) -> str 
 
 
 def _view_reason(node: Node, dims: RaggedDims) -> str | None:
-    """Return None if every dim of a length keeps the numbers of elements around it."""
+    """Return why a view mixes a ragged axis with others, or None.
+
+    A view is accepted if it keeps the numbers of elements before and after each ragged axis.
+    """
     source, target = node.inputs[0].shape, node.shape
     before, after = dims.axes_of(source), dims.axes_of(target)
     same = len(before) == len(after)

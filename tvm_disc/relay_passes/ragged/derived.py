@@ -1,13 +1,15 @@
-"""Derived ragged dims: the lengths of the results of windows, ``(s[b] - 1) // 2 + 1``, and of
-joins, ``s[b] + 1``.
+"""Derived ragged dims: lengths of results that are computed from the lengths of an input.
+
+Convolutions and pooling have results of a length such as ``(s[b] - 1) // 2 + 1``, concatenations of
+a length such as ``s[b] + 1``.
 
 The program computes the lengths and the offsets of a derived dim from those of an input, before
 all other operators:
 
     lengths2 = (lengths - 1) // 2 + 1;  offsets2 = offsets(lengths2);  t2 = offsets2[b]
 
-Since the length of a result never falls as that of the input grows, its expression with the
-largest length of the input is the largest length of the derived dim.
+The length of a result must never fall as the length of the input grows. The largest length of the
+derived dim therefore follows from the largest length of the input.
 """
 
 from __future__ import annotations
@@ -33,9 +35,7 @@ WINDOWS = ("relax.nn.conv1d", "relax.nn.max_pool1d", "relax.nn.avg_pool1d")
 
 
 def derive_dims(values: Values, nodes: Iterable[Node]) -> None:
-    """Add the dims of the results of windows and joins whose length differs from that of their
-    operand.
-    """
+    """Add a dim for each convolution, pooling or concatenation that changes the length."""
     dims = values.dims
     for node in nodes:
         if node.op in WINDOWS:
@@ -56,7 +56,7 @@ def _rises(values: Values, size: Expr) -> bool:
 
 
 def length_reason(values: Values, node: Node) -> str | None:
-    """Return why the length of a window's result cannot be that of a ragged dim, or None."""
+    """Return why the result of a convolution or pooling cannot have a ragged length, or None."""
     dims, size = values.dims, node.shape[2]
     if dims.of(size) is not None:
         return None
@@ -69,11 +69,11 @@ def length_reason(values: Values, node: Node) -> str | None:
 
 
 def _derived(values: Values, root: RaggedDim, size: Expr) -> RaggedDim:
-    """Emit the offsets and the number of rows of a dim of largest length ``size``."""
+    """Return a derived dim of largest length ``size``; emit its offsets and number of rows."""
     out, name = values.out, root.inputs[0]
     lengths = of_items(values, root, size)
     assert lengths is not None
-    # The size of the root orders the kernel behind the checks of its offsets.
+    # The operand `root.size` makes the kernel run after the checks of the offsets.
     operands = [lengths, relax.ShapeExpr([root.size])]
     count = [root.items + 1]
     offsets = out.emit(kernel_call("disc.offsets", operands, count, "int64"), count, "int64")

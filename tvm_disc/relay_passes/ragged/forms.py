@@ -1,10 +1,10 @@
 """Forms of a value in a ragged program, and the dims that are ragged.
 
-Dense    the value of the model. A dim of the length ``s`` has the largest length, and element i
-         along it does not depend on the length of an item.
+Dense    the value of the model. A dim ``s`` has the largest length, and element i along this
+         dim does not depend on the length of an item.
 Packed   one row per element of an item: ``[b, .., s, ..]`` is stored as ``[t, ...]``, where t
          is the sum of the lengths.
-Padded   the value of the model, whose elements behind the end of an item are undefined. Only
+Padded   the value of the model, whose elements after the end of an item are undefined. Only
          the kernels of attention read it, one item at a time.
 """
 
@@ -33,13 +33,14 @@ class RaggedDim:
 
     Attributes:
         items: the number of items, b.
-        size: the symbol s of the model, the largest length; of a derived dim an expression of it.
+        size: the largest length: the symbol s of the model, or an expression of it if the dim is
+            derived.
         rows: the sum of the lengths, t.
-        fewest: the least length.
+        fewest: the smallest length of an item.
         inputs: names of the inputs that have the dim.
         offsets: the checked offsets ``[b + 1]``, int64.
         made: values computed from the offsets, by name.
-        root: the dim of inputs that a dim is derived from; None for a dim of inputs.
+        root: the dim of an input from which this dim is derived; None for a dim of inputs.
     """
 
     items: Var
@@ -53,19 +54,19 @@ class RaggedDim:
 
     @property
     def name(self) -> str:
-        """The name of the first input."""
+        """The name of the first input that has the dim."""
         return (self.root or self).inputs[0]
 
     @property
     def symbol(self) -> Var:
-        """The symbol of the inputs' length; ``size`` is an expression over it."""
+        """The symbol of the largest length of the inputs; ``size`` is an expression of it."""
         size = (self.root or self).size
         assert isinstance(size, tirx.Var)
         return size
 
     @property
     def offsets_name(self) -> str:
-        """The name of the input with the offsets, or of the computed offsets."""
+        """The name of the input of offsets, or of the computed offsets of a derived dim."""
         return f"{self.name if self.root is None else self.rows.name}_offsets"
 
 
@@ -99,7 +100,10 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """A value of the model with undefined elements; ``result`` if an attention computed it."""
+    """A value whose elements after the end of an item are undefined.
+
+    ``result`` is set if the value is the result of an attention.
+    """
 
     node: Node
     result: bool = False
@@ -115,7 +119,7 @@ class RaggedDims:
         self.dims, self.solver = list(dims), solver
 
     def sizes_in(self, exprs: Sequence[object]) -> list[RaggedDim]:
-        """Return the dims of inputs whose length occurs in expressions."""
+        """Return the dims of inputs whose symbol occurs in expressions."""
         symbols = free_symbols(e for e in exprs if not isinstance(e, float | str))
         roots = [d for d in self.dims if d.root is None]
         return [d for d in roots if any(d.size.same_as(s) for s in symbols)]
@@ -125,11 +129,11 @@ class RaggedDims:
         return next((d for d in self.dims if self.solver.known_eq(size, d.size)), None)
 
     def axes_of(self, shape: Sequence[Expr]) -> list[int]:
-        """Return the axes whose dim contains the length of a ragged dim."""
+        """Return the axes whose size contains the symbol of a ragged dim."""
         return [k for k, d in enumerate(shape) if self.sizes_in([d])]
 
     def place(self, shape: Sequence[Expr]) -> tuple[RaggedDim, tuple[int, int]] | None:
-        """Return (dim, ``at``) under which a value of this shape can be packed; None if none."""
+        """Return (dim, ``at``) for packing a value of this shape; None if it cannot be packed."""
         axes = self.axes_of(shape)
         if len(axes) != 1:
             return None
@@ -156,7 +160,7 @@ class RaggedDims:
         return factor if whole else None
 
     def _unit(self, dim: RaggedDim) -> int:
-        """Return the least length of the root for which a derived length is positive."""
+        """Return the smallest length of the root for which the derived length is positive."""
         low, high = 0, 1 << 32
         while low < high:
             middle = (low + high) // 2
@@ -175,8 +179,10 @@ class RaggedDims:
     def same_place(
         self, a: Sequence[Expr], at: tuple[int, int], b: Sequence[Expr], to: tuple[int, int]
     ) -> bool:
-        """Return whether a view of shape ``b`` has b and s at ``to`` if one of shape ``a`` has them
-        at ``at``: the numbers of elements before, between and behind them are equal.
+        """Return whether a view from shape ``a`` to shape ``b`` moves the axes b and s from ``at``
+        to ``to``.
+
+        This holds if the numbers of elements before, between and after the two axes are equal.
         """
         if MERGED in (at[1], to[1]):
             return {at, to} <= {(0, 1), (0, MERGED)}

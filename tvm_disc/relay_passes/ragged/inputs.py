@@ -39,7 +39,7 @@ class RaggedInputs:
         params: the new parameters, offsets last.
         dims: the ragged dims, in the order of the inputs.
         forms: the form of each old parameter.
-        replaced: symbols of the old parameters that no parameter has now, by the equal symbol.
+        replaced: symbols that occur in no new parameter -> the equal symbol that replaces them.
     """
 
     def __init__(self, main: TVMFunction, ragged: Mapping[str, int], out: Sequence_) -> None:
@@ -125,9 +125,9 @@ class RaggedInputs:
                     )
 
     def _read_lengths(self, dim: RaggedDim) -> None:
-        """Emit the checks of the offsets, and the symbols that depend on them."""
+        """Emit the checks of the offsets, and bind the symbols that are computed from them."""
         out, solver, name = self.out, self.solver, dim.inputs[0]
-        # Facts about s hold for the largest length also if there are no items.
+        # A batch without items has the least length that the facts about s allow.
         least = solver.range_of(dim.size)[0] or 0
         operands = [dim.offsets.var, relax.ShapeExpr([dim.rows])]
         call = kernel_call("disc.lengths", operands, [i64(3)], "int64", least=least)
@@ -151,19 +151,19 @@ class RaggedInputs:
 
 
 def settle_guards(inputs: RaggedInputs) -> None:
-    """Make the guards on lengths hold for every item.
+    """Change the guards on lengths so that they imply the condition for every item.
 
-    A condition on s that is weaker for a smaller s is checked for the largest length, one that is
-    weaker for a larger s for the least length.
+    A condition that becomes weaker as s shrinks is checked for the largest length. A condition that
+    becomes weaker as s grows is checked for the smallest length.
 
     Raises:
-        Unsupported: a condition is neither.
+        Unsupported: a condition has neither property.
     """
     kept, solver = [], inputs.solver
     for given in solver.guards:
         guard = _renamed(given, inputs.replaced)
         if tvm.sym.Analyzer().can_prove(guard.cond):
-            continue  # the inputs share their offsets
+            continue  # true because the inputs share their offsets
         used = [d for d in inputs.dims if any(d.size.same_as(s) for s in guard.symbols)]
         for dim in used:
             rises = rises_with(guard.cond, dim.symbol, solver)
@@ -178,13 +178,15 @@ def settle_guards(inputs: RaggedInputs) -> None:
 
 
 def _renamed(guard: Guard, symbols: Mapping[Var, Var]) -> Guard:
-    """Return a guard with other symbols."""
+    """Return a guard with symbols replaced."""
     cond = substitute(guard.cond, dict(symbols.items()))
     return replace(guard, cond=cond, symbols=tuple(tirx.analysis.undefined_vars(cond)))
 
 
 def _compared(cond: Expr) -> Expr:
-    """Return ``min(x, c) == x`` as ``x <= c``, and ``min(x, c) == k`` as ``x == k`` if k < c."""
+    """Simplify ``min(x, c) == x`` to ``x <= c``, and ``min(x, c) == k`` with k < c to ``x ==
+    k``.
+    """
     if not isinstance(cond, tirx.EQ):
         return cond
     for least, other in ((cond.a, cond.b), (cond.b, cond.a)):
@@ -199,7 +201,7 @@ def _compared(cond: Expr) -> Expr:
 
 
 def _within(part: Expr, other: Expr, solver: Solver) -> bool:
-    """Return whether ``x == k`` implies another condition, for an expression x."""
+    """Return whether ``part``, of the form ``x == k``, implies ``other``."""
     if not isinstance(part, tirx.EQ) or part is other or static_dim(part.b) is None:
         return False
 
@@ -211,8 +213,10 @@ def _within(part: Expr, other: Expr, solver: Solver) -> bool:
 
 
 def rises_with(cond: Expr, size: Var, solver: Solver) -> bool | None:
-    """Return whether a condition becomes weaker as ``size`` grows (True) or shrinks (False); None
-    if this is not known: it combines comparisons of expressions that rise or fall with ``size``.
+    """Return whether a condition becomes weaker as ``size`` grows (True) or shrinks (False).
+
+    The condition must combine comparisons of expressions that are monotonic in ``size``. Returns
+    None if the direction is not known.
     """
     if isinstance(cond, tirx.And | tirx.Or):
         parts = [_compared(p) for p in (cond.a, cond.b) if uses(p, size)]
@@ -226,7 +230,7 @@ def rises_with(cond: Expr, size: Var, solver: Solver) -> bool | None:
     if order is None:
         return None
     sides = (cond.a, cond.b)
-    margin = sides[order[1]] - sides[order[0]]  # the condition holds if it is large enough
+    margin = sides[order[1]] - sides[order[0]]  # a larger margin makes the condition weaker
 
     def at(value: int) -> Expr:
         return substitute(margin, {size: i64(value)})

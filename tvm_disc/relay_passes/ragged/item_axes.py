@@ -1,4 +1,4 @@
-"""Where the items are in the values of an iteration of a loop."""
+"""Find the axis of items in the values of a loop iteration."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tvm_disc.typing import Expr
 
 
 class ItemAxes:
-    """The axis of items of each value.
+    """Finds the axis of items of each value.
 
-    An iteration may compute the items in any order, and leave out some, if no operator combines
-    elements along this axis.
+    If no operator combines elements along this axis, an iteration may compute the items in any
+    order, and only some of them.
     """
 
     def __init__(self, symbols: Sequence[Expr], solver: Solver) -> None:
         self.symbols, self.solver = list(symbols), solver
 
     def axis(self, node: Node) -> int | None:
-        """Return the axis of items of a value, None if it has none."""
+        """Return the axis of items of a value, or None."""
         found = [k for k, d in enumerate(node.shape) if self._is_items(d)]
         return found[0] if len(found) == 1 else None
 
@@ -56,36 +56,36 @@ class ItemAxes:
     # -- operators: whether the axis ``a`` of operand ``x`` is the axis ``to`` of the result -------
 
     def broadcast(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite an element-wise operator or a broadcast."""
+        """Return whether an element-wise operator or a broadcast keeps the axis."""
         return a + len(node.shape) - len(x.shape) == to
 
     def view(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a reshape."""
+        """Return whether a reshape keeps the axis."""
         same = self.solver.known_eq(product(x.shape[:a]), product(node.shape[:to]))
         return bool(same) and bool(
             self.solver.known_eq(product(x.shape[a + 1 :]), product(node.shape[to + 1 :]))
         )
 
     def reduce(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a reduction along axes that are not ragged."""
+        """Return whether a reduction keeps the axis, because it reduces other axes."""
         axes = reduced_axes(node)
         before = 0 if node.attrs["keepdims"] else sum(k < a for k in axes)
         return a not in axes and a - before == to
 
     def part(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a slice along axes that are not ragged."""
+        """Return whether a slice keeps the axis, because it slices other axes."""
         return a == to and all(int(k) % len(x.shape) != a for k in node.prims[0])
 
     def permute(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a permutation of axes."""
+        """Return whether a permutation moves the axis to ``to``."""
         return list(permutation(node)).index(a) == to
 
     def concat(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a concatenation along an axis that is not ragged."""
+        """Return whether a concatenation keeps the axis, because it is along another axis."""
         return a == to != concat_axis(node)
 
     def matmul(self, node: Node, x: Node, a: int, to: int) -> bool:
-        """Rewrite a matmul with a matrix that all items share."""
+        """Return whether a matmul keeps the axis: all items are multiplied by one matrix."""
         return x is node.inputs[0] and a == to < len(x.shape) - 1 and len(node.inputs[1].shape) == 2
 
 

@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type, Callable[[Expr, Expr], Expr]] = {
 
 
 def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
-    """Return a reduction over the ragged axis, and perhaps over axes of a row."""
+    """Return the form of a reduction over the ragged axis, and optionally over axes of a row."""
     axes = reduced_axes(node)
     inner = [form.axis(a) for a in axes if a != form.at[1]]
     stored = form.node
@@ -46,7 +46,7 @@ def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
         stored = values.emit(call, shape, node)
     dims = [form.dim.items, *stored.shape[1:]]
     operands = [operand_expr(stored), operand_expr(form.dim.offsets)]
-    # The size orders the kernel behind the checks of the offsets.
+    # This operand makes the kernel run after the checks of the offsets.
     operands.append(relax.ShapeExpr([form.dim.size]))
     call = kernel_call("disc.segments", operands, dims, node.dtype, reduce=node.op)
     rest = [d for a, d in enumerate(node.inputs[0].shape) if a not in form.at]
@@ -55,14 +55,14 @@ def reduced_items(values: Values, node: Node, form: Packed) -> Dense | str:
 
 
 def reduced_everywhere(values: Values, node: Node, form: Packed) -> Dense:
-    """Return a reduction over all rows of the batch."""
+    """Return the form of a reduction over all rows of the batch."""
     axes = range(len(form.node.shape))
     made = values.emit(reduce_call(node, operand_expr(form.node), axes, False), [], node)
     return Dense(values.shaped(made, list(node.shape)))
 
 
 def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense | str:
-    """Return a slice of known size of the ragged axis; ``begin`` may depend on the length."""
+    """Return the form of a slice of the ragged axis of known size; ``begin`` may depend on s."""
     dim, count = form.dim, static_dim(node.shape[form.at[1]])
     first = None if count is None else of_items(values, dim, begin)
     if count is None or first is None:
@@ -77,8 +77,10 @@ def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense
 
 
 def of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
-    """Return an expression of the length of a dim, or of the dim that it is derived from, for every
-    item, int64 ``[b]``, or ``[1]`` if it is a literal; None for other expressions.
+    """Emit ``expr`` for every item: int64 ``[b]``, or ``[1]`` for a literal.
+
+    ``expr`` is an expression of the length of a dim, or of the length of its root. Returns None for
+    other expressions.
     """
     dim = dim.root or dim
     if isinstance(expr, tirx.IntImm):
@@ -106,12 +108,12 @@ def starts(values: Values, dim: RaggedDim) -> Expr:
 
 
 def ends(values: Values, dim: RaggedDim) -> Expr:
-    """Return the row behind the last one of every item, int64 ``[b]``."""
+    """Return the row after the last row of every item, int64 ``[b]``."""
     return _ends(values, dim, 1)
 
 
 def _ends(values: Values, dim: RaggedDim, k: int) -> Expr:
-    """Return the first row of every item (k = 0), or of the next (k = 1)."""
+    """Return the first row of every item (k = 0), or of the next item (k = 1)."""
     part = R.strided_slice(operand_expr(dim.offsets), [0], [k], [dim.items + k], [1])
     return operand_expr(_emit(values, part, [dim.items]))
 
@@ -121,7 +123,7 @@ def _emit(values: Values, call: Expr, shape: Sequence[Expr]) -> Node:
 
 
 def _of_model(values: Values, node: Node, form: Packed, made: Node, rest: Sequence[Expr]) -> Dense:
-    """Return a value ``[b, s or 1, rest...]`` in the shape of the model."""
+    """Return a value with one entry per item in the shape of ``node``."""
     stored = values.shaped(made, [form.dim.items, *rest])
     order = [*form.at, *(a for a in range(len(node.inputs[0].shape)) if a not in form.at)]
     back = [order.index(a) for a in range(len(order))]

@@ -3,8 +3,8 @@
     before   y[b, s + 1, 64] = concat(token[b, 1, 64], x[b, s, 64])
     after    y[t + b, 64]    = take(concat(token[b, 64], x[t, 64]), rows)
 
-``rows`` is, for every row of the result, its row in the values one behind the other. The length of
-the result is that of a derived dim.
+``rows`` has for every row of the result its row in the concatenation of all operands. The result
+has a derived dim (``derived.py``).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tvm_disc.typing import Expr
 
 @dataclass(frozen=True)
 class _Part:
-    """A value that is joined.
+    """An operand of the concatenation.
 
     Attributes:
-        table: its rows ``[n, rest...]``, those of an item one behind the other.
+        table: the rows ``[n, rest...]``; the rows of an item are contiguous.
         first: the first row of every item, int64 ``[b]``.
-        size: the number of rows of every item, int64 ``[b]``, or of each if it is the same.
+        size: the number of rows of every item, int64 ``[b]``, or one integer for all items.
     """
 
     table: Node
@@ -41,7 +41,7 @@ class _Part:
 
 
 def joined(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
-    """Return a join along the ragged axis of values of one item, or the reason why not."""
+    """Return the form of a concatenation along the ragged axis, or why it cannot be ragged."""
     place = values.dims.place(node.shape)
     if place is None or place[1][1] != concat_axis(node):
         return (
@@ -65,7 +65,7 @@ def joined(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
 
 
 def _part(values: Values, form: Form, x: Node, dim: RaggedDim, at: tuple[int, int]) -> _Part | None:
-    """Return an operand by rows; None if its lengths are not known for each item."""
+    """Return an operand as rows; None if the number of rows of an item is not known."""
     if isinstance(form, Packed):
         if form.at != at or (form.dim.root or form.dim) is not (dim.root or dim):
             return None
@@ -84,7 +84,7 @@ def _part(values: Values, form: Form, x: Node, dim: RaggedDim, at: tuple[int, in
 
 
 def _rows(values: Values, dim: RaggedDim, parts: Sequence[_Part]) -> Node:
-    """Return the row of every row of the result in the joined tables, int64 ``[t]``."""
+    """Return for every row of the result its row in the concatenated tables, int64 ``[t]``."""
     item, place = operand_expr(values.items(dim)), operand_expr(values.positions(dim))
 
     def emit(call: Expr, size: Expr, dtype: str = "int64") -> Expr:

@@ -1,4 +1,4 @@
-"""The loops of a program that becomes ragged, and their results."""
+"""Convert the loops of a program that becomes ragged, and their results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RecurrentLoops:
     """The loops that the main function calls.
 
     Attributes:
-        functions: the loops of the ragged program.
-        counts: the numbers that only loops read, and the lengths that they are.
+        functions: the converted loops.
+        counts: scalars that only loops read -> the dim from which they are read.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class RecurrentLoops:
         self.old = old
         self.functions: dict[GlobalVar, TVMFunction] = {}
         self._calls: dict[Expr, StepLoop] = {}
-        self._fields: dict[Expr, tuple[Expr, int]] = {}  # variable -> (loop, number of the result)
+        self._fields: dict[Expr, tuple[Expr, int]] = {}  # variable -> (loop, result position)
         self._results: dict[tuple[Expr, int], Result] = {}
         for binding in bindings:
             self._read(mod, binding)
@@ -55,7 +55,7 @@ class RecurrentLoops:
                 chain, node = [*chain, node], node.inputs[0]
             if node is None or node.op != "relax.shape_to_tensor":
                 continue
-            if not chain or chain[0].users:  # a vector of sizes, or a number that others read
+            if not chain or chain[0].users:  # a vector of sizes, or a scalar with other readers
                 continue
             alone = all(len(x.users) == 1 for x in (*chain[1:], node))
             if alone and not any(x.is_output for x in (*chain, node)):
@@ -71,7 +71,7 @@ class RecurrentLoops:
         return var in self._fields
 
     def convert(self, values: Values, var: Var, operand: Callable[[Node], Form]) -> None:
-        """Emit the loop that a variable is bound to.
+        """Convert the loop to which a variable is bound, and emit its call.
 
         Raises:
             NotRagged: the loop is not a recurrent layer.

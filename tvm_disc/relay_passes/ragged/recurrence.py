@@ -1,10 +1,10 @@
-"""Recurrent layers: each step of the loop computes only the items that are not finished.
+"""Recurrent layers: each step of the loop computes only the items that are longer than the step.
 
     before   loop(t < s):  h[b, w] = f(x[t], h);  rows = concat(rows, h)
     after    loop(t < s):  n = counts[t];  h[n, w] = f(x[first[:n] + t], h[:n])
                            rows[begins[t] :][:n] = h, in place
 
-No step computes an element behind the end of an item (``steps.py``).
+No step computes an element after the end of an item (``steps.py``).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class NotRagged(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a converted loop: the rows of all steps, step by step.
+    """A result of a converted loop: the rows of step 0, then those of step 1, and so on.
 
     Attributes:
-        ends: whether the result of the model is the last row of each item; one row per item then
-            precedes those of the steps.
+        ends: whether the result of the model is the last row of each item. In this case, the
+            initial states precede the rows of the steps, one row per item.
     """
 
     rows: Node
@@ -67,8 +67,9 @@ class Recurrence:
     """Converts one loop.
 
     Args:
-        forms: of the arguments: a number computed from lengths is an expression.
-        wanted: the numbers of the results that the program reads.
+        forms: the forms of the arguments; an expression for a scalar that is computed from
+            lengths.
+        wanted: the positions of the results that the program reads.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Recurrence:
         self.axes = ItemAxes(self.symbols, self.solver)
         self._check()
 
-    # -- what the parameters are -------------------------------------------------------------------
+    # -- kinds of parameters -----------------------------------------------------------------------
 
     def _dim(self) -> RaggedDim:
         count = self.forms[self.loop.limit]
@@ -102,7 +103,7 @@ class Recurrence:
         return None if node is None or node.value is None else float(node.value)
 
     def _has_items(self, k: int, form: Form | Expr) -> bool:
-        """Return whether axis 0 of an argument has the items."""
+        """Return whether axis 0 of an argument is the axis of items."""
         known = self.values.dims
         if not isinstance(form, Dense) or k in self.grown or not form.node.shape:
             return False
@@ -143,7 +144,9 @@ class Recurrence:
     # -- the converted loop ------------------------------------------------------------------------
 
     def converted(self, name: str) -> tuple[GlobalVar, TVMFunction, dict[int, Result]]:
-        """Emit the call; return the function, and the results by number."""
+        """Emit the call; return the name and the function of the loop, and the results by
+        position.
+        """
         gv = relax.GlobalVar(name)
         body = LoopBody(self, gv)
         func = body.function()
@@ -172,8 +175,8 @@ class LoopBody:
     """The function of a converted loop.
 
     Attributes:
-        arguments: of its call.
-        kept: the parameters of the model whose rows it returns, and whether they are states.
+        arguments: the arguments of the call.
+        kept: pairs (parameter whose rows the loop returns, whether it is a state).
     """
 
     def __init__(self, of: Recurrence, gv: GlobalVar) -> None:
@@ -182,13 +185,13 @@ class LoopBody:
         self.params: list[Var] = []
         self.arguments: list[Expr] = []
         self.out = Sequence_(of.solver, {})
-        self.made: dict[Node, Node] = {}  # value of the model -> value of the items that go on
+        self.made: dict[Node, Node] = {}  # value of the model -> its rows that have this step
         self.rows: dict[int, Var] = {}
-        self.first: dict[bool, Node] = {}  # the rows of the first step, by direction
+        self.first: dict[bool, Node] = {}  # is backward -> row of each item at the first step
         self._parameters()
 
     def rest(self, k: int) -> list[Expr]:
-        """Return the dims of a row."""
+        """Return the dims of one row of parameter ``k``."""
         return list(self.loop.params[k].ty.shape.values)[1 if k in self.of.items else 2 :]
 
     def function(self) -> TVMFunction:
@@ -238,7 +241,9 @@ class LoopBody:
         return self.values.out.emit(call, [i64(1)], "int64")
 
     def _memory(self, k: int, ends: bool) -> Node:
-        """Return memory for the rows of all steps, behind the initial states if ``ends``."""
+        """Emit a buffer for the rows of all steps; if ``ends``, it begins with the initial
+        states.
+        """
         out, dtype = self.values.out, str(self.loop.params[k].ty.dtype)
         dim, rest = self.of.dim, self.rest(k)
         rows = dim.rows + dim.items if ends else dim.rows
@@ -252,7 +257,7 @@ class LoopBody:
         return self.values.emit(call, node.shape, node)
 
     def _ways(self) -> list[bool]:
-        """Return the directions in which the iteration reads sequences."""
+        """Return the directions in which the iteration reads sequences; True means backward."""
         reads = [n for n in self.loop.nodes.values() if self._sequence(n) is not None]
         return list(dict.fromkeys(self._backward(n.inputs[1]) for n in reads))
 
@@ -287,7 +292,7 @@ class LoopBody:
         return branch_of(out.bindings, loop_call(self.gv, self._next(), ty), ty)
 
     def _going(self) -> list[Var]:
-        """Emit the number of items that have this step, and that of rows of earlier steps."""
+        """Emit the number of items that have this step, and the number of rows of earlier steps."""
         out, step = self.inner, operand_expr(self.step)
         found = [
             out.emit(R.take(operand_expr(table), step, 0, "clip"), [], "int64")
@@ -296,18 +301,18 @@ class LoopBody:
         return read_sizes(out, found, ["going", "before"])
 
     def _begin(self, node: Node) -> Node:
-        """Return the items that go on."""
+        """Return the entries of the items that have this step."""
         call = R.strided_slice(operand_expr(node), [0], [0], [self.going], [1], assume_inbound=True)
         return self.inner.emit(call, [self.going, *node.shape[1:]], node.dtype)
 
     def _place(self, backward: bool) -> Node:
-        """Return the row of each item's element of this step."""
+        """Return for each item the row of its element at this step."""
         first, step = operand_expr(self._begin(self.first[backward])), operand_expr(self.step)
         call = R.subtract(first, step) if backward else R.add(first, step)
         return self.inner.emit(call, [self.going], "int64")
 
     def _sequence(self, node: Node) -> int | None:
-        """Return the number of the sequence that a node reads at one step, None if it does not."""
+        """Return the position of the sequence parameter that a node reads at one step, or None."""
         known = node.inputs[0] if node.op == "relax.take" else None
         return next(
             (k for k in self.of.sequences if self.loop.nodes[self.loop.params[k]] is known), None
@@ -317,7 +322,7 @@ class LoopBody:
         """Return whether an index counts from the last element.
 
         Raises:
-            NotRagged: it is neither that nor the counter.
+            NotRagged: the index counts neither from the last element nor from the first.
         """
         counter = self.loop.nodes[self.loop.params[self.loop.counter]]
         if index is counter:
@@ -334,7 +339,7 @@ class LoopBody:
         return True
 
     def _value(self, node: Node) -> None:
-        """Emit the value of an iteration for the items that go on."""
+        """Emit the value of an iteration for the items that have this step."""
         of, nodes = self.of, self.loop.nodes
         sequence = self._sequence(node)
         if sequence is not None:
@@ -363,7 +368,7 @@ class LoopBody:
         self.made[node] = self.inner.emit(call, shape, node.dtype, node)
 
     def _only_counts(self, node: Node) -> bool:
-        """Return whether a value is only the index of a sequence."""
+        """Return whether a value is used only as the index of a sequence."""
         users = [n for n in self.loop.nodes.values() if node in n.inputs]
         again = any(self.loop.nodes.get(x) is node for x in self.loop.again)
         reads = bool(users) and all(self._sequence(n) is not None for n in users)
@@ -395,7 +400,7 @@ class LoopBody:
         return self.made[old]
 
     def _flat(self, k: int) -> Node:
-        """Return the rows that an iteration adds, one per item."""
+        """Return the rows that an iteration appends to parameter ``k``, one per item."""
         row = self.made[self.of.grown[k]]
         shape = [self.going, *self.rest(k)]
         return self.inner.emit(reshape_call(operand_expr(row), shape), shape, row.dtype)

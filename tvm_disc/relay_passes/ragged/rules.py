@@ -74,7 +74,10 @@ def _elementwise(values: Values, node: Node, forms: Forms) -> Form | str:
 def _place_of(
     values: Values, node: Node, forms: Forms
 ) -> tuple[RaggedDim, tuple[int, int]] | str | None:
-    """Return (dim, ``at``) of the result of an element-wise operator; None if it is padded."""
+    """Return (dim, ``at``) of the result of an element-wise operator, or why it has none.
+
+    Returns None if the result is padded.
+    """
     if any(isinstance(f, Padded) for f in forms):
         return None
     found = []

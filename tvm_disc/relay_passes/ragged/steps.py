@@ -1,7 +1,8 @@
-"""The items that have a step, for every step of a ragged dim.
+"""Tables of the items and rows of every step of a loop over a ragged dim.
 
-Items are in order of falling length, so that those that have step t are the first ``counts[t]``.
-Rows that are stored step by step have row t of an item behind ``begins[t]`` rows of earlier steps.
+Items are sorted by falling length, so that the first ``counts[t]`` items have step t. Rows are
+stored step by step: first the rows of step 0 of all items, and so on. ``begins[t]`` rows precede
+step t.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from tvm_disc.typing import Expr
 
 @dataclass(frozen=True)
 class Steps:
-    """Tables of a dim, int64; each is emitted once."""
+    """Emits int64 tables about the steps of a dim, each at most once."""
 
     values: Values
     dim: RaggedDim
 
     def order(self) -> Node:
-        """Return the items in order of falling length, ``[b]``."""
+        """Return the items sorted by falling length, ``[b]``."""
 
         def sort() -> Expr:
             return R.argsort(operand_expr(lengths(self.values, self.dim)), 0, True, "int64")
@@ -38,7 +39,7 @@ class Steps:
         return self._once("order", sort, [self.dim.items])
 
     def rank(self) -> Node:
-        """Return the place of every item in that order, ``[b]``."""
+        """Return the position of every item in ``order``, ``[b]``."""
 
         def invert() -> Expr:
             return R.argsort(operand_expr(self.order()), 0, False, "int64")
@@ -46,7 +47,9 @@ class Steps:
         return self._once("rank", invert, [self.dim.items])
 
     def first(self, backward: bool) -> Node:
-        """Return the row of the first step of the items in order: the last one if ``backward``."""
+        """Return the first row of each item in ``order``, or the last row if ``backward``,
+        ``[b]``.
+        """
         name = "last rows" if backward else "first rows"
         return self._once(name, lambda: self._first(backward), [self.dim.items])
 
@@ -58,7 +61,7 @@ class Steps:
         return R.take(row, operand_expr(self.order()), 0, "clip")
 
     def counts(self) -> Node:
-        """Return the number of items that have a step, ``[s]``."""
+        """Return for every step the number of items that have this step, ``[s]``."""
         return self._once("counts", self._counts, [self.dim.size])
 
     def _counts(self) -> Expr:
@@ -71,7 +74,7 @@ class Steps:
         return R.sum(numbers, [1], False)
 
     def begins(self) -> Node:
-        """Return the number of rows before each step, and of all rows, ``[s + 1]``."""
+        """Return the number of rows before each step, then the number of all rows, ``[s + 1]``."""
         return self._once("begins", self._begins, [self.dim.size + 1])
 
     def _begins(self) -> Expr:
@@ -79,7 +82,7 @@ class Steps:
         return R.concat([relax.const(np.zeros(1, "int64"), "int64"), total], 0)
 
     def places(self) -> Node:
-        """Return where each packed row is among rows stored step by step, ``[t]``."""
+        """Return for each packed row its position among the rows stored step by step, ``[t]``."""
         return self._once("places", self._places, [self.dim.rows])
 
     def _places(self) -> Expr:
@@ -90,8 +93,10 @@ class Steps:
         return R.add(begin, self._emit(R.take(operand_expr(self.rank()), items, 0, "clip"), rows))
 
     def last(self) -> Node:
-        """Return where the last row of each item is if one row per item, in order, precedes the
-        rows of the steps, ``[b]``: that one for an item without elements.
+        """Return the position of the last row of each item, ``[b]``.
+
+        The rows are stored step by step, after one initial row per item in ``order``. The last row
+        of an item without elements is its initial row.
         """
         return self._once("last", self._last, [self.dim.items])
 

@@ -5,8 +5,8 @@
              z = pack(attention(unpack(y), unpack(y), unpack(y)))
 
 ``unpack`` and ``pack`` are index maps of the attention kernel, which computes one item at a time.
-All other kernels see one dense matrix of t rows. The result for an item is that of the model on
-this item alone.
+All other kernels see one dense matrix of t rows. The result for an item equals the result of the
+model on this item alone.
 
 needs: the passes before it have reduced the main function to core operators of known shape.
 """
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pass:
     """Return a module pass for the inputs ``ragged``, whose axis 1 differs between items.
 
-    The attribute ``disc.ragged`` of the main function lists (input, offsets input) of every ragged
-    input, the offsets of every result, empty for a dense one, and the offsets that are computed:
-    they are further results.
+    The attribute ``disc.ragged`` of the main function has three lists: (input, offsets input) of
+    every ragged input; the name of the offsets of every result, empty for a dense result; and the
+    names of computed offsets, which the function returns as further results.
 
     Raises:
         BadInput: an input does not exist, or has no such axis.
@@ -92,7 +92,7 @@ def RaggedBatches(ragged: Mapping[str, int], solver: Solver | None = None) -> Pa
 
 
 class _Rewriter:
-    """The rewritten main function."""
+    """Rewrites the main function."""
 
     def __init__(self, mod: TVMModule, ragged: Mapping[str, int], solver: Solver) -> None:
         self.main, self.solver = mod["main"], solver
@@ -133,7 +133,9 @@ class _Rewriter:
         return found
 
     def _attentions(self) -> tuple[dict[Node, Attention], dict[Node, str]]:
-        """Return the attentions by each of their parts, and why other matmuls are none."""
+        """Return the attention of each node that is part of one, and why other matmuls have
+        none.
+        """
         parts: dict[Node, Attention] = {}
         refused: dict[Node, str] = {}
         for node in self.old.values():
@@ -147,7 +149,7 @@ class _Rewriter:
         return parts, refused
 
     def _checks(self) -> set[Node]:
-        """Return the values that only checks of elements read: extremes of all elements."""
+        """Return the extremes of all elements of a value that only checks of elements read."""
         found: set[Node] = set()
         pending = [
             self.old[arg]
@@ -223,7 +225,7 @@ class _Rewriter:
         return Dense(self.values.emit(call, node.shape, node))
 
     def _attention(self, node: Node, forms: list[Form]) -> Form:
-        """Return a part of an attention, which is computed for one item at a time."""
+        """Return the form of a node of an attention, which is computed one item at a time."""
         operands = [self.values.padded(f, x) for f, x in zip(forms, node.inputs, strict=True)]
         if node.cls is OpClass.VIEW:
             call = reshape_call(operand_expr(operands[0]), list(node.shape))
@@ -236,7 +238,9 @@ class _Rewriter:
         return Unsupported(f"ragged: {WhyNot(node.label, reason)}")
 
     def _other(self, binding: Binding) -> None:
-        """Keep a tuple of results; refuse control flow and calls."""
+        """Convert a loop, a tuple of results or a check of elements; refuse other control
+        flow and calls.
+        """
         value = binding.value
         if self.loops.binds(binding.var):
             self._loop(binding)
@@ -278,11 +282,11 @@ class _Rewriter:
         self.forms[self.old[binding.var]] = form
 
     def _computed(self) -> list[RaggedDim]:
-        """Return the derived dims of results, whose offsets the program returns."""
+        """Return the derived dims of results; the program returns their offsets."""
         return [d for d in self.dims.dims if d.root and d.offsets_name in self.offsets]
 
     def _results(self) -> list[Expr]:
-        """Return the results, and set ``offsets`` to the offsets input of each."""
+        """Return the results, and set ``offsets`` to the name of the offsets of each result."""
         body: Expr = self.main.body.body
         while body in self.tuples:
             body = self.tuples[body]

@@ -1,4 +1,4 @@
-"""Monotonicity of an expression in a symbol."""
+"""Determine whether an expression rises or falls with a symbol."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def uses(expr: Expr, symbol: Var) -> bool:
 
 
 def trend(expr: Expr, symbol: Var, solver: Solver) -> int | None:
-    """Return 1 if an expression never falls as ``symbol`` grows, -1 if it never rises, 0 if the
-    symbol does not occur; None if this is not known.
+    """Return 1 if an expression never falls as ``symbol`` grows, and -1 if it never rises.
+
+    Returns 0 if the symbol does not occur, and None if the direction is not known.
     """
     if not uses(expr, symbol):
         return 0

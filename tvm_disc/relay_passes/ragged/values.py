@@ -1,4 +1,4 @@
-"""Conversions between the forms of a value."""
+"""Convert values between their forms."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Values:
     """Emits values of a ragged program, and their conversions.
 
     Attributes:
-        refused: why a matmul is not the result of an attention, by matmul.
-        taps: the rows that windows read, see ``windows.py``.
+        refused: matmul -> why it is not part of an attention.
+        taps: the rows that convolutions and pooling read, see ``windows.py``.
     """
 
     def __init__(self, out: Sequence_, dims: RaggedDims, refused: Mapping[Node, str]) -> None:
@@ -43,7 +43,7 @@ class Values:
         return self.out.emit(call, list(shape), like.dtype, like)
 
     def attention_reason(self, node: Node) -> str:
-        """Return why a product of two values of one item is refused."""
+        """Return why a product of two values of an item is refused outside of an attention."""
         reason = self.refused.get(node)
         why = "" if reason is None else f": {reason}"
         return f"a product of two values of an item must be part of an attention{why}"
@@ -51,7 +51,7 @@ class Values:
     # -- positions -----------------------------------------------------------------------------
 
     def items(self, dim: RaggedDim) -> Node:
-        """Return the item of every row, int64 ``[t]``."""
+        """Return for every row the index of its item, int64 ``[t]``."""
         return self._of_rows(dim, positions=False)
 
     def positions(self, dim: RaggedDim) -> Node:
@@ -73,8 +73,9 @@ class Values:
     def operand(
         self, form: Form, x: Node, shape: Sequence[Expr], dim: RaggedDim, at: tuple[int, int]
     ) -> Node | None:
-        """Return operand ``x`` of an element-wise operator with a packed result of ``shape``; None
-        if its lengths are not those of ``dim``.
+        """Return operand ``x`` of an element-wise operator with a packed result of ``shape``.
+
+        Returns None if the operand does not have the lengths of ``dim``.
         """
         if x.is_scalar_const:
             return x
@@ -88,7 +89,7 @@ class Values:
         return self._rows(form.node, aligned, dim, at)
 
     def whole(self, form: Form, x: Node, dim: RaggedDim, at: tuple[int, int]) -> Node | None:
-        """Return the packed form of a value with b and s at ``at``."""
+        """Return the packed value of ``x``, which has b and s at ``at``, or None."""
         if isinstance(form, Packed):
             return form.node if form.dim is dim and form.at == at else None
         return self._rows(form.node, list(x.shape), dim, at)
@@ -96,7 +97,7 @@ class Values:
     def _rows(
         self, node: Node, shape: list[Expr], dim: RaggedDim, at: tuple[int, int]
     ) -> Node | None:
-        """Return a dense value of broadcast ``shape`` by rows."""
+        """Return a dense value, broadcast to ``shape``, with one row per packed row, or None."""
         if at[1] == MERGED:
             return node if not shape or is_one(shape[0]) else None
         items, size = shape[at[0]], shape[at[1]]
@@ -117,7 +118,7 @@ class Values:
         return None
 
     def _flat(self, dim: RaggedDim) -> Node:
-        """Return the row of every packed row among ``[b * s]`` padded rows."""
+        """Return for every packed row its index among the ``b * s`` padded rows, int64 ``[t]``."""
         if "flat" not in dim.made:
             rows = [dim.rows]
             length = self.out.emit(R.shape_to_tensor(relax.ShapeExpr([dim.size])), [_ONE], "int64")
@@ -133,14 +134,14 @@ class Values:
         return self.emit(call, [dim.rows, *shape[1:]], node)
 
     def shaped(self, node: Node, shape: list[Expr]) -> Node:
-        """Return a view of this shape, or the value itself if it has it."""
+        """Return the value reshaped to ``shape``, or unchanged if it has this shape."""
         same = len(node.shape) == len(shape) and all(
             a.same_as(b) for a, b in zip(node.shape, shape, strict=True)
         )
         return node if same else self.emit(reshape_call(operand_expr(node), shape), shape, node)
 
     def permuted(self, node: Node, order: Sequence[int]) -> Node:
-        """Return the value with its axes in this order."""
+        """Return the value with its axes permuted to ``order``."""
         if list(order) == list(range(len(order))):
             return node
         shape = [node.shape[k] for k in order]
@@ -149,7 +150,7 @@ class Values:
     # -- padded --------------------------------------------------------------------------------
 
     def padded(self, form: Form, x: Node) -> Node:
-        """Return a value in the shape of the model, ``x``."""
+        """Return a value in the shape of ``x``, its node in the model."""
         if not isinstance(form, Packed):
             return form.node
         dim, stored = form.dim, form.node
@@ -170,7 +171,9 @@ class Values:
         return self.shaped(made, list(x.shape))
 
     def settled(self, form: Padded) -> Form:
-        """Return the result of an attention packed, as soon as its shape allows it."""
+        """Return the result of an attention in packed form if its shape allows it, else
+        ``form``.
+        """
         node = form.node
         place = self.dims.place(node.shape) if form.result else None
         if place is None or place[1][1] == MERGED:

@@ -6,7 +6,7 @@ the item:
     y[j, out] = concat(tap 0, tap 1, tap 2)[j, 3 * in] @ weight[3 * in, out]
     tap k     = row begin[item] + stride * position + k * dilation - padding
 
-If the length changes, the rows j are those of a derived dim.
+If the convolution or pooling changes the length, the result has a derived dim (``derived.py``).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Window:
     Attributes:
         dim: the dim of the result.
         size: the number of taps.
-        before: the number of padded elements before an item.
-        apart: the distance of the taps.
+        before: the padding before an item, in elements.
+        apart: the dilation: the distance between adjacent taps.
     """
 
     form: Packed
@@ -49,12 +49,12 @@ class _Window:
     apart: int
 
     def offset(self, k: int) -> int:
-        """Return the distance of tap k from the position times the stride."""
+        """Return the position of tap k relative to stride * position of the result."""
         return k * self.apart - self.before
 
 
 def convolution(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
-    """Return a convolution along the ragged axis."""
+    """Return the form of a convolution along the ragged axis, or why it cannot be ragged."""
     form, weight = forms
     kernel, size = node.inputs[1], static_dim(node.inputs[1].shape[2])
     plain = (node.attrs["data_layout"], node.attrs["kernel_layout"]) == ("NCW", "OIW")
@@ -80,7 +80,7 @@ def convolution(values: Values, node: Node, forms: Sequence[Form]) -> Form | str
 
 
 def pooling(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
-    """Return the largest or the mean element of each window along the ragged axis."""
+    """Return the form of max or average pooling along the ragged axis, or why it cannot be."""
     [form] = forms
     if not isinstance(form, Packed) or form.at != (0, 2) or node.attrs["layout"] != "NCW":
         return "only its data may be ragged, along the axis of the window, in the layout NCW"
@@ -107,7 +107,10 @@ def pooling(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
 
 
 def _count(values: Values, node: Node, window: _Window) -> Expr:
-    """Return the number of elements of each window: of all, or of those inside of the item."""
+    """Return the divisor of average pooling: the elements of a window, or those in the item.
+
+    ``count_include_pad`` selects which elements are counted.
+    """
     dtype = node.dtype
     if node.attrs["count_include_pad"]:
         return relax.const(np.asarray(window.size, dtype), dtype)
@@ -139,7 +142,7 @@ def _numbers(value: int | Sequence[int]) -> list[int]:
 
 
 def _tap(values: Values, window: _Window, k: int, fill: float) -> Node:
-    """Return the row of tap k for every row of the result, and ``fill`` outside of the item."""
+    """Return for every row of the result the row of tap k, or ``fill`` outside of the item."""
     data, same = window.form.node, window.dim is window.form.dim and window.stride == 1
     if same and window.offset(k) == 0:
         return data
@@ -151,7 +154,10 @@ def _tap(values: Values, window: _Window, k: int, fill: float) -> Node:
 
 
 def _source(values: Values, window: _Window, k: int) -> tuple[Node, Node]:
-    """Return (row of tap k int64 ``[t]``, whether it is in the item ``[t, 1]``)."""
+    """Return for every row of the result the row of tap k, and whether it is in the item.
+
+    The shapes are int64 ``[t]`` and bool ``[t, 1]``.
+    """
     dim, source, by = window.dim, window.form.dim, window.offset(k)
     known = values.taps.get((dim, source, window.stride, by))
     if known is not None:
