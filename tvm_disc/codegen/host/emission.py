@@ -21,7 +21,7 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 
 
 class Exits(Protocol):
-    """Emits early exits of a host function."""
+    """Interface that emits the early exits of a host function."""
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Emit an error exit if ``cond`` is false; everything allocated is freed."""
@@ -34,14 +34,14 @@ class Exits(Protocol):
 
 
 class EntryExits(Exits, Protocol):
-    """Emits early exits of the entry function."""
+    """Interface that emits the early exits of the entry function."""
 
     def fail(self) -> None:
         """Emit an exit with an error that was already raised; everything allocated is freed."""
 
 
 class Allocator(Protocol):
-    """Emits allocations of run-time size."""
+    """Interface that emits allocations of run-time size."""
 
     def alloc(self, size_bytes: Expr) -> Expr:
         """Emit an allocation of ``size_bytes``; return the pointer."""
@@ -58,19 +58,19 @@ class Emission:
     """The block of a host function, and values that all emitters use.
 
     Attributes:
-        offsets: offsets of constants from ``constants``.
+        offsets: byte offsets of the constants from the address ``constants``.
         inputs: addresses of the inputs' elements.
         outputs: addresses of the outputs that are allocated so far, by position.
         null: pointer passed to kernels that need no scratch memory.
         state: the program's state.
         own_threads: whether kernels run on the thread pool that all programs share.
-        counted: address of the thread pool if this call is counted as one of its users, else 0;
-            None if it never is.
+        counted: expression for the address of the thread pool if the call is counted as one of its
+            users, else 0; None in code that runs while the call is not counted.
         profile: address of the record of a timed call, or 0.
         device: whether tensors and kernels are on a GPU.
-        record: for GPU calls, the argument of launches: the state, and whether one failed.
-        graph: whether the call's CUDA graph, if it has one, is not launched yet.
-        fail: emits an exit with the error that was raised; everything allocated is freed.
+        record: for GPU calls, the argument of launches: the state, and whether a launch failed.
+        graph: whether the call has a CUDA graph that is not launched yet.
+        fail: emits an exit with the error that was raised; the exit frees all allocations.
     """
 
     def __init__(self, offsets: Sequence[int], kernel_numbers: Mapping[str, int]) -> None:

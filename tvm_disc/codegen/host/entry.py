@@ -46,7 +46,8 @@ from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 from tvm_disc.typing import Expr
 
-# Calls that read more, or need a large workspace, run long enough to share threads with others.
+# A call is counted as a user of the thread pool if its inputs have more bytes than this, or if it
+# needs a large workspace: such a call runs long enough to share threads with concurrent calls.
 COUNTED_BYTES = 16 << 10
 
 
@@ -142,7 +143,7 @@ class HostEmitter:
         self.graph.begin([i64(version), *dims])
 
     def _run(self, program: Program) -> None:
-        """Emit the program; its graph is launched before the first copy, or at the end."""
+        """Emit the program; its CUDA graph is launched before the first copy, or at the end."""
         for step in program.region.instructions:
             if self.host.graph and isinstance(step, Copy):
                 self.graph.end()
@@ -217,8 +218,8 @@ class HostEmitter:
     # -- entry ---------------------------------------------------------------------------------
 
     def _read_arity(self) -> None:
-        """Read the number of arguments: inputs, then all outputs or none, then optionally a
-        profile.
+        """Emit code that reads the number of arguments: the inputs, then all outputs or none, then
+        optionally the address of a profile record.
         """
         inputs, outputs = len(self.tensors.program.inputs), len(self.tensors.program.outputs)
         block = self.block
@@ -257,8 +258,8 @@ class HostEmitter:
             tensors.input_dims.append(dims)
 
     def _checks(self, program: Program) -> list[tuple[Expr, str]]:
-        """Bind the symbols of the inputs and those defined by them; return the conditions of a
-        call with their error messages.
+        """Bind the symbols of the input dims, and the symbols computed from them; return the
+        conditions of a call with their error messages.
         """
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []

@@ -54,7 +54,9 @@ class FunctionEmitter:
             self.objects.stop(self.objects.errors.code(kind, message))
 
     def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
-        """Like :meth:`check`, but values are not quoted: errors of these functions are codes."""
+        """Like :meth:`check`; the message has ``...`` in place of values, as the error is a
+        code.
+        """
         words = "".join(part if isinstance(part, str) else "..." for part in text)
         self.check(cond, words, kind)
 
@@ -96,8 +98,8 @@ class FunctionEmitter:
         return range(len(self.source.params))
 
     def _jump(self, instruction: Invoke) -> bool:
-        """Emit a tail call to the function itself as a jump to its start; return whether it is
-        one.
+        """Emit a jump to the start of the function if the tail call calls this function; return
+        whether it does.
         """
         if instruction.callee is not self.source:
             return False
@@ -122,7 +124,9 @@ def object_functions(
 
 
 def _dispatch(names: Mapping[HostFunction, Expr]) -> object:
-    """Return ``(heap)``: execute the call in ``Reg.NEXT`` and tail calls until none is left."""
+    """Return the function ``(heap)``, which executes the call in ``Reg.NEXT``, then the tail call
+    that the called function left there, until none is left.
+    """
     heap = tirx.Var("heap", word_pointer())
     block = Block()
     regs = block.declare("regs", heap, "int64")

@@ -1,8 +1,9 @@
-"""Functions that check and read a part of the inputs, for programs with many of them.
+"""Functions that each check and read a part of the inputs, for programs with many inputs.
 
-LLVM's time grows faster than the length of a function: the entry of a program with 400 inputs took
-three times as long as two entries of 200. Such an entry calls a function per `PART` inputs, which
-writes their addresses and dims to a table on the entry's stack.
+LLVM's time grows faster than the length of a function: an entry with 400 inputs took three times as
+long to compile as two entries with 200 inputs. The entry of a program with many inputs therefore
+calls one function per `PART` inputs, which writes their addresses and dims to a table on the
+entry's stack.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORD_BYTES = 8
 
 
 class _Asserts:
-    """Exits of a function that has allocated nothing: an assertion raises and returns."""
+    """Emits exits of a function without allocations: an assertion raises the error and returns."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -38,11 +39,11 @@ class _Asserts:
         self._block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
 
     def fail(self) -> None:
-        """Emit nothing: an assertion returns from the function."""
+        """Emit nothing: the assertion that raised the error has returned from the function."""
 
 
 def input_functions(program: Program, device: bool) -> dict[str, object]:
-    """Return the functions ``(args, table)`` by name."""
+    """Return the functions ``(args, table)`` that read the parts of the inputs, by name."""
     return {_name(first): _function(program, first, device) for first in _parts(program)}
 
 
@@ -64,7 +65,7 @@ def read_inputs(block: Block, args: Expr, program: Program) -> tuple[list[Expr],
 
 
 def _parts(program: Program) -> Iterator[int]:
-    """Yield the first input of each part."""
+    """Yield the position of the first input of each part."""
     yield from range(0, len(program.inputs), PART)
 
 

@@ -44,8 +44,8 @@ TAKE, GIVE, LEAVE_CALL, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
     for name in ("take", "give", "leave_call", "trim_blocks", "drop_results", "new_tensor")
 )
-# A cell holds a block of memory: its address, whether the cell owns it, and the address of the cell
-# that was opened before, 0 for none.
+# Words of a cell, which refers to a block of memory: the block's address, whether the cell owns the
+# block, and the address of the previously opened cell, or 0.
 OWNED, BEFORE, CELL_WORDS = 1, 2, 3
 
 
@@ -127,7 +127,9 @@ def state_of(block: Block, cell: Buffer) -> Buffer:
 
 
 def _take() -> Any:
-    """Return ``take(state, size_bytes, out)``: a block of at least that size, or 0."""
+    """Return ``take(state, size_bytes, out)``; ``out`` receives the address of a block of at least
+    ``size_bytes``, or 0 if memory is exhausted.
+    """
     state_ptr, size, out_ptr = words("state"), tirx.Var("size", "int64"), words("out")
     block = Block()
     state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
@@ -154,7 +156,9 @@ def _take() -> Any:
 def _consider(
     block: Block, state: Buffer, k: Expr, size: Expr, best: Buffer, largest: Buffer
 ) -> None:
-    """Emit an update of the best (smallest that fits) and the largest block by block ``k``."""
+    """Emit the comparison of block ``k`` with the best block so far, which is the smallest that
+    fits, and with the largest block so far.
+    """
     room = block.bind("room", _room(state, k))
     with block.when(room > _room(state, largest[i64(0)])):
         block.store(largest, 0, k)
@@ -207,8 +211,8 @@ def _request(block: Block, state: Expr, size: Expr, out: Buffer) -> None:
 
 
 def _give() -> Any:
-    """Return ``give(state, address)``: put a block into the pool, or free it if the pool is
-    full.
+    """Return ``give(state, address)``, which puts a block into the pool, or frees the block if the
+    pool is full.
     """
     state_ptr, address = words("state"), tirx.Var("address", "int64")
     block = Block()
@@ -235,7 +239,7 @@ def _give() -> Any:
 def _leave_call() -> object:
     """Return ``leave_call(state, cell, home)``, which releases what a call holds before an error.
 
-    ``home`` is that of the workers, or 0 if the call is not counted as active.
+    ``home`` is the address of the thread pool, or 0 if the call is not counted as active.
     """
     state, cell, home = words("state"), index_var("cell"), index_var("home")
     block = Block()
@@ -250,7 +254,9 @@ def text_address(text: str) -> Expr:
 
 
 def free_cells(block: Block, newest: Expr, free: Callable[[Expr], None]) -> None:
-    """Emit the release of the block of every cell of a list."""
+    """Emit the release of every block that a cell owns; ``newest`` is the first cell of the
+    list.
+    """
     cell = block.alloc("cell", 1, "int64")
     block.store(cell, 0, newest)
     with block.loop_while(tirx.NE(cell[i64(0)], i64(0))):
@@ -263,7 +269,7 @@ def free_cells(block: Block, newest: Expr, free: Callable[[Expr], None]) -> None
 
 
 def _trim() -> Any:
-    """Return ``trim(state)``: free every cached block, and release every cached result."""
+    """Return ``trim(state)``, which frees every cached block and releases every cached result."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")

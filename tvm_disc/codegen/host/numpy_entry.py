@@ -2,10 +2,11 @@
 
     direct(layout, inputs, outputs) -> 0, or 1 if the arrays need the general entry
 
-All arguments are addresses: ``layout`` of two words about the interpreter (NumPy's array type, and
-the offset of a tuple's items, which differs between versions of CPython), the others of two tuples.
-The entry reads fields whose layout is part of the ABI of CPython and NumPy, borrows shapes and
-data, and calls the program. The caller has checked the layout, and keeps the objects alive.
+All arguments are addresses. ``layout`` is the address of two words about the interpreter: NumPy's
+array type, and the offset of a tuple's items, which differs between versions of CPython. ``inputs``
+and ``outputs`` are the addresses of tuples of arrays. The entry reads fields whose layout is part
+of the ABI of CPython and NumPy, builds DLTensors that refer to the arrays' shapes and data, and
+calls the program. The caller has checked the layout, and keeps the objects alive.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.typing import Buffer, Expr, GlobalVar
 
-LOOPED = 16  # arrays of one dtype in a row: LLVM's time is quadratic in straight code for more
+LOOPED = 16  # more consecutive arrays of one dtype need a loop: LLVM is quadratic in straight code
 
 
 @dataclass
 class ArrayRun:
-    """Consecutive arrays of one tuple that have one dtype.
+    """Consecutive arrays of a tuple with the same dtype.
 
     Attributes:
-        place: the address of the first array's item in the tuple.
-        first: the number of its argument.
-        objects: the arrays' addresses, bound once; none for a run that is looped over.
+        place: the address of the tuple item that refers to the first array.
+        first: the position of the first array among the program's arguments.
+        objects: variables with the arrays' addresses; empty for a run that is read by a loop.
     """
 
     place: Expr
@@ -116,7 +117,7 @@ def direct_entry(program: Program, main: GlobalVar) -> object:
 
 
 def _runs(block: Block, items: Expr, first: int, dtypes: Sequence[str]) -> list[ArrayRun]:
-    """Return the arrays of one tuple, whose items begin at `items`, by runs of one dtype."""
+    """Split the arrays of a tuple, whose items begin at `items`, into runs of the same dtype."""
     found = []
     begin = 0
     for dtype, same in groupby(dtypes):
@@ -155,7 +156,7 @@ def _call_on_arrays(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None
 
 
 def _each(block: Block, runs: Sequence[ArrayRun], test: Callable[[Expr, str], Expr]) -> Expr:
-    """Return whether a test of an array's address and dtype holds for all arrays."""
+    """Return an expression for whether ``test(address, dtype)`` holds for all arrays."""
     conditions = []
     for run in runs:
         if not run.looped:
@@ -197,7 +198,7 @@ def _call(block: Block, main: GlobalVar, parts: Sequence[Any]) -> None:
     _answer(block, answer, i64(0), kind=0)
     count = i32(length)
     status = block.bind("status", call(main, self_handle, anys, count, answer))
-    # The general entry repeats a failed call and reports the error.
+    # If the call failed, the caller repeats it through the general entry, which reports the error.
     _answer(block, result, tirx.Cast("int64", tirx.NE(status, i32(0))))
 
 
@@ -222,7 +223,7 @@ def _any_of(value: Expr, choices: tuple[int, ...]) -> Expr:
 def _borrow(
     block: Block, place: tuple[Buffer, Expr], anys: Expr, k: Expr, at: Expr, dtype: str
 ) -> None:
-    """Write a DLTensor that describes the array to `place`, and pass it as argument `k`."""
+    """Emit a DLTensor at `place` that refers to the array, and store it as argument `k`."""
     tensor, begin = place
     code, bits = dtype_fields(dtype)
     ndim = tirx.bitwise_and(_word(at, NDIM), i64(0xFFFFFFFF))

@@ -52,7 +52,7 @@ FEW = 32  # number of inputs that the entry reads itself; more are read by ``cod
 
 
 class TensorExits(Protocol):
-    """Emits early exits of a function that reads or accepts tensors of the caller."""
+    """Interface that emits the early exits of a function that reads the caller's tensors."""
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Emit an error exit if ``cond`` is false; everything allocated is freed."""
@@ -164,8 +164,8 @@ class CallerTensors:
                 expected = self.block.bind("step", expected * dims[axis])
 
     def check_memory(self, handle: Expr, dims: list[Expr], where: str) -> None:
-        """Emit a check that a tensor has memory; placeholders, for instance of tracing, have
-        none.
+        """Emit a check that a tensor has memory; placeholder tensors, for instance those of a
+        tracer, have none.
         """
         data = self._field(handle, DATA, void_pointer())
         there = tirx.Or(tirx.Not(tirx.isnullptr(data)), tirx.EQ(product(dims), i64(0)))
@@ -196,7 +196,7 @@ class CallerTensors:
                 self.spans.begin([self._bytes_of_input(k) for k in range(self.spans.inputs)])
 
     def _bytes_of_input(self, k: int) -> tuple[Expr, Expr]:
-        """Return the address of an input's first byte, and the address behind its last byte."""
+        """Return the address of an input's first byte, and the address after its last byte."""
         size = product(self.input_dims[k]) * element_bytes(self.program.signature.inputs[k][2])
         begin = self.block.bind("begin", tirx.reinterpret("int64", self.host.inputs[k]))
         return begin, begin + size
@@ -211,7 +211,9 @@ class CallerTensors:
         self.block.eval(O.tvm_struct_set(anys, at, i32(ANY_VALUE), value))
 
     def alloc_output(self, instruction: AllocOutput) -> None:
-        """Emit an output tensor of the value's run-time shape: a new one, or the caller's."""
+        """Emit code that gets an output tensor of the value's run-time shape: a new tensor, or the
+        tensor that the caller passed.
+        """
         value, block = instruction.value, self.block
         k = value.storage.position
         dims = [block.bind("od", i64(d)) for d in value.shape]
@@ -269,8 +271,8 @@ class CallerTensors:
         block.store(data, 0, made[i64(1)])
 
     def _accept(self, instruction: AllocOutput, dims: list[Expr], data: Buffer) -> None:
-        """Emit checks of a caller's output tensor: kind, shape, layout, and overlap with needed
-        memory.
+        """Emit checks of a caller's output tensor: rank, dtype, device, shape, layout, and overlap
+        with memory that the call still reads.
         """
         value = instruction.value
         k = value.storage.position
@@ -317,7 +319,9 @@ class CallerTensors:
                 self._pack(self.program.output_tree, self.result, 0)
 
     def _pack(self, tree: Any, target: Expr, position: int) -> None:
-        """Emit nested arrays bottom-up; leaves are positions in the output list."""
+        """Emit the construction of nested result arrays, inner arrays first. A leaf of ``tree`` is
+        the position of an output.
+        """
         count = max(1, len(tree))
         parts = self.block.bind("parts", O.tvm_stack_alloca("tvm_ffi_any", count))
         items = []

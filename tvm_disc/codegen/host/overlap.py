@@ -1,7 +1,8 @@
 """Check whether a caller's output tensor shares memory with data that is still needed.
 
-Every pair of tensors must be compared. One loop compares them over a table that the call fills, so
-that code size grows with the number of tensors rather than of pairs.
+Every output must be compared with every other tensor. The call fills a table with one row per
+tensor, and one loop over the table makes the comparisons. Code size is therefore linear in the
+number of tensors, not quadratic.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Buffer, Expr
 
 OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
-# A row of the table: first byte, end, and the number of accepted results until which it is needed.
-# Rows of inputs come first, then those of results, which are needed once accepted.
+# A row of the table: first byte, end, and the number of accepted results up to which the tensor is
+# needed. Rows of inputs come first, then rows of results. An accepted result is always needed.
 ROW, ALWAYS = 3, 1 << 62
 
 
 def overlap_function(inputs: Sequence[str], outputs: int) -> object:
     """Return ``overlap(spans, now, k, begin, end, found)``.
 
-    Result ``k`` is the ``now``-th to be accepted. ``found`` becomes 1 and an error is raised if its
-    bytes overlap those of a row that is still needed.
+    Result ``k`` is the ``now``-th result to be accepted. If its bytes overlap those of a row that
+    is still needed, ``found`` becomes 1 and an error is raised.
     """
     spans_ptr, found_ptr = words("spans"), words("found")
     now, position, begin, end = (tirx.Var(n, "int64") for n in ("now", "k", "begin", "end"))
@@ -62,8 +63,9 @@ def overlap_function(inputs: Sequence[str], outputs: int) -> object:
     return prim_func([spans_ptr, now, position, begin, end, found_ptr], block.stmt())
 
 
-# TIR can return an error only by an assertion, which raises its own error. A unit of code can call
-# such a function by its name only once.
+# TIR can return an error only by an assertion, which raises a new error. A call of one of these
+# functions returns an error code and keeps the error that was raised before. A module can refer to
+# each name only once.
 FAILED, LEFT = "disc.failed", "disc.left"
 for _name in (FAILED, LEFT):
     provide(f"""
@@ -113,7 +115,7 @@ class Spans:
         self.order = [i for i in instructions if isinstance(i, AllocOutput)]
 
     def begin(self, ranges: Sequence[tuple[Expr, Expr]]) -> None:
-        """Emit the rows of the inputs, whose byte ranges are given; rows of results are empty."""
+        """Emit the rows of the inputs, with their byte ranges, and empty rows for the results."""
         needed = self._needed()
         for k, (first, last) in enumerate(ranges):
             self._row(k, (first, last, i64(needed[k])))
@@ -123,11 +125,11 @@ class Spans:
     def accept(
         self, instruction: AllocOutput, begin: Expr, end: Expr, but: int | None = None
     ) -> Expr:
-        """Emit the comparison of a result with all rows, and its row; return whether it
-        overlaps.
+        """Emit the comparison of a result with all rows, then the result's row; return an
+        expression for whether the result overlaps a needed tensor.
 
         Args:
-            but: an input that the result may share all memory with.
+            but: the position of an input whose memory the result may take as a whole.
         """
         position, block = instruction.value.storage.position, self.block
         if but is not None:
@@ -147,7 +149,8 @@ class Spans:
     def _needed(self) -> list[int]:
         """Return for each input the number of results accepted before its last use.
 
-        A boxed value may alias any input, so with boxed values all inputs are needed to the end.
+        A boxed value may alias any input: in a program with boxed values, all inputs are needed
+        until the call ends.
         """
         if self.program.boxed:
             return [ALWAYS] * self.inputs

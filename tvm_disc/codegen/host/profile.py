@@ -1,8 +1,8 @@
-"""Timing of kernels in the host program: times and amount of work of each kernel.
+"""Timing of kernels in the host program: time, bytes and operations of each kernel call.
 
-A call is timed if its last argument is an integer, the address of a record; other calls execute one
-branch that is not taken. Work is computed from the dims of the actual kernel call, so that loops
-and computed sizes are counted exactly.
+A call is timed if its last argument is an integer, which is the address of a record. In other calls
+a timer costs one branch that is not taken. Bytes and operations are computed from the dims of the
+actual kernel call, so that loops and computed sizes are counted exactly.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def account_name(kernel: str) -> GlobalVar:
 
 
 def account_functions(kernels: Iterable[Kernel]) -> dict[GlobalVar, object]:
-    """Return functions that record launches on a CPU. They are not in the entry point, which every
-    call executes, and which has a call of each.
+    """Return functions that record launches on a CPU, by name. They are separate functions so that
+    the entry point, which every call executes, stays short.
     """
     return {account_name(kernel.name): _account(kernel) for kernel in kernels}
 
@@ -104,14 +104,14 @@ def _account(kernel: Kernel) -> object:
 
 
 def launch_work(block: Block, launch: Launch) -> list[Expr]:
-    """Emit the variant that a launch runs, and its bytes and operations."""
+    """Return a launch's variant as a number, its bytes and its operations."""
     sizes = Sizes(block)
     work = (launch_variant(launch), launch_bytes(launch), launch_flops(launch))
     return [sizes.plain(number) for number in work]
 
 
 def launch_bytes(launch: Launch) -> Expr:
-    """Return the bytes that a kernel must read and write: its operands and results, once each."""
+    """Return the bytes that a launch must at least move: each operand and each result once."""
     kernel = launch.kernel
     nodes = [*kernel.params, *kernel.outputs]
     if kernel.extension is not None:
@@ -122,19 +122,19 @@ def launch_bytes(launch: Launch) -> Expr:
 
 
 def launch_flops(launch: Launch) -> Expr:
-    """Return the operations of a kernel; a multiply-add counts as two, other operators by their
-    cost.
+    """Return the number of operations of a launch; a multiply-add counts as two, and other
+    operators count by their cost per element.
     """
     work = [node_flops(node) for node in launch.kernel.nodes]
     return _in_call_dims(launch, reduce(lambda a, b: a + b, work, i64(0)))
 
 
 def node_flops(node: Node) -> Expr:
-    """Return the operations of one operator, in terms of the dims of its shapes."""
+    """Return the number of operations of one operator as an expression of its dims."""
     row, elements = node.row, product([i64(d) for d in node.shape])
     if row is None or row.cls in (OpClass.VIEW, OpClass.INJECTIVE):
         return i64(0)
-    if row.extends:  # the new elements
+    if row.extends:  # counts the new elements only
         return product([i64(d) for d in node.inputs[1].shape]) * row.cost
     if row.cls is OpClass.DOT:
         return elements * 2 * i64(node.inputs[0].shape[-1])
@@ -149,9 +149,9 @@ def node_flops(node: Node) -> Expr:
 
 
 def variant_number(kernel: Kernel) -> Expr:
-    """Return the index of the variant that a kernel runs, by its decision tree.
+    """Return the index of the variant that the kernel's dispatch tree selects.
 
-    The expression selects between values, which :class:`~tvm_disc.tir.hoisted.Sizes` can store.
+    The expression consists of selections, which :class:`~tvm_disc.tir.hoisted.Sizes` can hoist.
     """
     choice = kernel.choice
     if choice is None:
@@ -182,5 +182,5 @@ def _in_call_dims(launch: Launch, expr: Expr) -> Expr:
 
 
 def kernel_numbers(kernels: Sequence[Kernel]) -> dict[str, int]:
-    """Return the number of each kernel in events."""
+    """Return the number by which events refer to each kernel, by kernel name."""
     return {kernel.name: k for k, kernel in enumerate(kernels)}

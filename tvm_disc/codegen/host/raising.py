@@ -14,7 +14,8 @@ from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
 from tvm_disc.typing import Expr
 
 DECIMAL = GlobalVar("tvm_disc_decimal")
-# A sign, 19 digits and a terminating zero byte, rounded up.
+# Bytes of the text of an int64 (a sign, 19 digits and a terminating zero byte, rounded up), and the
+# position of the last byte.
 DIGITS, LAST = 24, 23
 ZERO, MINUS = ord("0"), ord("-")
 
@@ -39,7 +40,7 @@ def decimal_function() -> object:
         block.store(text, place[i64(0)], tirx.Cast("int8", byte))
 
     def put_digit() -> None:
-        # The smallest int64 cannot be negated, so each digit is.
+        # Negate each digit, not the number: the smallest int64 has no positive counterpart.
         digit = block.bind("digit", tirx.truncmod(rest[i64(0)], i64(10)))
         put(tirx.Select(digit < 0, i64(0) - digit, digit) + ZERO)
         block.store(rest, 0, tirx.truncdiv(rest[i64(0)], i64(10)))

@@ -39,7 +39,7 @@ from tvm_disc.tir.builder import byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.typing import UNSET, Buffer, Expr
 
-# workspaces up to this size are on the stack
+# CPU workspaces up to this size are on the stack.
 SMALL_BYTES = 4096
 
 
@@ -57,10 +57,11 @@ class OpenRegion:
     """A region whose instructions are being emitted.
 
     Attributes:
-        pointer, large, offsets: its memory, whether that is on the heap, and the offsets of slots.
-        cells: its cells, in the order of opening.
-        held: what it must release: its memory, then its cells.
-        numbers: the sizes that launches used, by identity, and their variables.
+        pointer, large, offsets: its workspace, whether the workspace is on the heap, and the byte
+            offsets of its slots.
+        cells: its cells, in the order of creation.
+        held: list entries of the memory that it must release: its workspace, then its cells.
+        numbers: size expressions that launches used and the variables that hold them, by hash.
     """
 
     pointer: Expr = UNSET
@@ -75,16 +76,16 @@ class Regions:
     """Emits the instructions of regions; other emitters register in ``emitters`` and ``settlers``.
 
     Invariant: when a region closes, each of its cells owns its block of memory or has transferred
-    it.
+    the ownership.
 
-    What open regions hold is a linked list, the newest first (``host/memory.py``): the code of an
-    error exit does not grow with its length.
+    The cells and workspaces of open regions form a linked list at run time, newest first
+    (``host/memory.py``). The code size of an error exit does not depend on the length of the list.
 
     Attributes:
         open: the open regions, from the outermost.
         memory: allocator of cells and large workspaces.
         emitters: emitter per type of instruction.
-        settlers: per home of a storage, emitter of its address before it is written.
+        settlers: per home of a storage, emitter that allocates the storage before it is written.
     """
 
     def __init__(self, host: Emission, exits: Exits) -> None:
@@ -124,7 +125,7 @@ class Regions:
         return tirx.reinterpret("int64", held[-1].data) if held else i64(0)
 
     def _new_block(self, name: str, address: Expr, owned: Expr) -> Buffer:
-        """Emit a new entry of the list of what open regions hold."""
+        """Emit a new entry of the list of memory that open regions hold."""
         made = self.block.alloc(name, CELL_WORDS, "int64")
         for word, value in ((0, address), (OWNED, owned), (BEFORE, self.newest())):
             self.block.store(made, word, value)
@@ -199,14 +200,15 @@ class Regions:
         self.close_region()
 
     def run(self, region: Region) -> None:
-        """Emit the instructions of an open region."""
+        """Emit the instructions of a region that was opened."""
         for instruction in region.instructions[len(region.leading()) :]:
             self.instruction(instruction)
 
     def open_region(self, region: Region) -> None:
         """Open a region: emit its leading steps, then its memory; it has no cells yet.
 
-        A leading guard may protect the size of the workspace, which may use a definition.
+        Leading guards and definitions come before the allocation, as the size of the workspace may
+        depend on them.
         """
         for step in region.leading():
             self.instruction(step)
@@ -280,7 +282,7 @@ class Regions:
             self.places[storage] = self.block.bind(storage.name, at)
 
     def _number(self, size: Expr) -> Expr:
-        """Return a variable that holds a size; a region computes equal sizes once."""
+        """Return a variable that holds a size; equal sizes are computed once per region."""
         if isinstance(size, int | tirx.IntImm | tirx.Var):
             return i64(size)
         for region in self.open:
@@ -352,8 +354,8 @@ class Regions:
             self.memory.free(as_pointer(buffer[i64(0)]))
 
     def _taken(self, value: StoredTensor) -> Buffer:
-        """Return the address of ``value`` and an ownership flag; ownership is taken from its
-        cell.
+        """Return a buffer of the address of ``value`` and an ownership flag. The cell of ``value``
+        loses the ownership.
         """
         taken = self.block.alloc("taken", 2, "int64")
         storage = value.storage
@@ -416,7 +418,7 @@ class Regions:
     def _hand_over(self, results: Sequence[StoredTensor], targets: Sequence[Buffer]) -> None:
         """Transfer ownership of a closing region's blocks to cells of results that alias them.
 
-        Two outcomes of a branch may be one tensor, which the first outcome owns.
+        If two outcomes of a branch are the same tensor, the first outcome owns its block.
         """
         moved = {v.storage.cell for v in results if v.storage.home is Home.CELL}
         lying = [t for t, v in zip(targets, results, strict=True) if v.storage.home is Home.CELL]
@@ -476,8 +478,8 @@ class Regions:
     def _step(
         self, loop: Loop, dim_cells: list[list[Buffer | None]]
     ) -> tuple[list[StoredTensor], list[Buffer]]:
-        """Emit the body, then replace all carried values that changed; return these and their
-        cells.
+        """Emit the loop body, then the replacement of all carried values that changed; return the
+        new values and their cells.
         """
         self.open_region(loop.body)
         self.run(loop.body)
@@ -487,8 +489,8 @@ class Regions:
             if v.storage is not c.value.storage
         ]
         sizes = [[self.block.bind("next", i64(x)) for x in v.shape] for _, _, v in changed]
-        # All new values are read before any cell is replaced: a value may move to a different
-        # carried value.
+        # All new values are read before any cell is overwritten: the new value of one carried value
+        # may be the old value of another.
         moved = [self._taken(v) for _, _, v in changed]
         renewed = [self._cell_of(c.value) for c, _, _ in changed]
         others = (self._cell_of(c.value) for c in loop.carried)

@@ -1,10 +1,9 @@
 """Allocation of result tensors, with reuse of earlier results that are no longer referenced.
 
 A program keeps a reference to its last large results. If that reference is the only one, a later
-call reuses the tensor for a result of nearly equal size. Fresh memory would cost a page fault per
-4 KiB. No callback runs when a consumer drops its reference, so a result may outlive the program. A
-tensor with other references is never modified; after the program drops its reference, the last
-owner frees it.
+call reuses the tensor for a result of nearly equal size. Fresh memory would cost a page fault per 4
+KiB. A tensor has no callback into the program, so a result may outlive the program. A tensor with
+other references is never modified; after the program drops its reference, the last owner frees it.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ def result_functions() -> dict[object, object]:
 
 
 def _new_tensor() -> Any:
-    """Return ``new_tensor(state, kind, dims, ndim, size_bytes, out)``; ``out`` = (tensor, data) or
-    zeros.
+    """Return ``new_tensor(state, kind, dims, ndim, size_bytes, out)``; ``out`` receives the
+    addresses of the tensor and of its data, or zeros if memory is exhausted.
 
     The DLPack managed tensor, its shape and its data are one malloc block, which ``free`` releases.
-    ``kind`` is (dtype << 32) + ndim, the layout in memory.
+    ``kind`` is (dtype << 32) + ndim, the layout of these fields in a DLTensor.
     """
     state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
     kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
@@ -124,8 +123,8 @@ def manage(
     """Emit a managed tensor at ``base``, with space for its shape, and make a tensor object of it.
 
     Args:
-        memory: (owner, its deleter, data, device), a word each.
-        kind: (dtype and rank as in memory, dims, rank).
+        memory: (owner, deleter of the owner, data, device), one word each.
+        kind: (dtype and rank in one word as in a DLTensor, address of the dims, rank).
         out: receives (tensor or 0, data).
     """
     owner, freed_by, data, device = memory
@@ -164,14 +163,14 @@ def _entry(k: Expr) -> Expr:
 def _idle(block: Block, tensor: Expr) -> Expr:
     """Return whether only the program references a tensor.
 
-    Nobody else can add a reference then. The count is read without a barrier: writes to the tensor
-    depend on it, and processors do not write speculatively.
+    If it does, no other thread can add a reference. The count is read without a barrier: writes to
+    the tensor are control-dependent on the count, and processors do not write speculatively.
     """
     return tirx.EQ(words_at(block, tensor)[i64(REFERENCES)], i64(ONE_REFERENCE))
 
 
 def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) -> None:
-    """Emit a search for the smallest unreferenced tensor that fits; it gets one more reference."""
+    """Emit a search for the smallest unreferenced tensor that fits, and add a reference to it."""
     kind, size = wanted
     room = block.alloc("room", 1, "int64")
     block.store(room, 0, size + tirx.truncdiv(size, i64(SLACK)) + 1)
@@ -209,7 +208,9 @@ def _reshape(block: Block, tensor: Expr, dims: Buffer, ndim: Expr) -> None:
 
 
 def _make_room(block: Block, state: Buffer, size: Expr) -> None:
-    """Emit the release of cached results until ``size`` bytes fit; unreferenced ones first."""
+    """Emit the release of cached results until ``size`` bytes fit, starting with those that have no
+    other reference.
+    """
     gone = _none_gone(block)
     lock(block, state.data, "lock")
     for any_result in (False, True):
@@ -225,8 +226,8 @@ def _make_room(block: Block, state: Buffer, size: Expr) -> None:
 
 
 def _keep(block: Block, state: Buffer, tensor: Expr, size: Expr) -> None:
-    """Emit the caching of a new tensor if it fits the limit, in a free entry or instead of the
-    oldest.
+    """Emit code that caches a new tensor, if the cache's limit permits it, in a free entry or in
+    place of the oldest tensor.
     """
     gone, place = _none_gone(block), block.alloc("place", 1, "int64")
     lock(block, state.data, "lock")
@@ -253,8 +254,8 @@ def _none_gone(block: Block) -> Buffer:
 
 
 def _let_go(block: Block, state: Buffer, k: Expr, gone: Buffer) -> None:
-    """Emit the removal of entry ``k``; its reference is dropped after unlocking, as that may
-    unmap pages.
+    """Emit the removal of entry ``k`` from the cache into ``gone``. The caller drops the reference
+    after unlocking, as this may unmap pages.
     """
     block.store(gone, k, state[_entry(k)])
     block.store(state, RESULTS, state[i64(RESULTS)] - state[_entry(k) + 1])
