@@ -24,10 +24,11 @@ _LAYOUT = (ctypes.c_int64 * 2)(id(np.ndarray), tuple.__basicsize__)
 LAYOUT = ctypes.addressof(_LAYOUT)
 EMPTY = np.empty
 SHAPES = operator.attrgetter("shape")
-# limit on the number of input shapes whose result shapes are cached
+# maximum number of input shapes whose result shapes are cached
 REMEMBERED = 4096
-# Larger results are allocated by the program, which aligns them to cache lines; NumPy does not.
-# Stores that cross cache lines cost more than the few microseconds of the slower path.
+# Larger results are allocated by the program and not by NumPy, which does not align them to cache
+# lines. For larger results, stores that cross cache lines cost more than the few microseconds that
+# the program's allocation takes.
 LINES_BYTES = 192 << 10
 
 
@@ -77,17 +78,17 @@ def check_writable(position: int, tensor: object) -> None:
 
 def leaves(tree: Any) -> list[Any]:
     """Return the tensors of a nested result, in order."""
-    # checks the type, as isinstance reads the value's __class__, which may be user code
+    # `isinstance` would read the value's `__class__`, which may run user code.
     if issubclass(type(tree), tuple | list):
         return [leaf for item in tree for leaf in leaves(item)]
     return [tree]
 
 
 def written_tensors(out: object, count: int) -> list[Any]:
-    """Return the tensors of ``out=``, which must be ``count`` that can be written.
+    """Return the tensors of the argument ``out``, which must be ``count`` writable tensors.
 
     Raises:
-        BadInput: there are more or fewer, or one cannot be written.
+        BadInput: the number of tensors is not ``count``, or a tensor is not writable.
     """
     try:
         outputs = leaves(out)
@@ -118,7 +119,7 @@ def remember(
     """Cache the shapes and dtypes of small results by the shapes of NumPy inputs.
 
     Args:
-        plain: the program has one input and one result, and the cache's entries are not lists.
+        plain: whether the program has one input and one result; a cache entry is then not a list.
     """
     if all(type(a) is np.ndarray for a in args):
         if len(known) >= REMEMBERED:
@@ -160,7 +161,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
-# conversion of TVM tensors to the caller's kind of tensor, by the type of the first input
+# Conversion of TVM tensors to the caller's type of tensor, by the type of the first input.
 CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 
 
@@ -192,8 +193,8 @@ _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
 def converted_tree(result: Any, tree: Any, convert: Callable[[object], object]) -> Any:
-    """Return nested TVM arrays of tensors as nested tuples; ``tree`` has one entry per field."""
+    """Return nested TVM arrays of tensors as nested tuples; ``tree`` has the same nesting."""
     if isinstance(tree, int):
         return convert(result)
-    # Iterating a TVM array costs microseconds per field; the accessor does not.
+    # Iteration over a TVM array takes microseconds per field; the accessor function is faster.
     return tuple([converted_tree(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])

@@ -18,7 +18,7 @@ def counted(number: int, noun: str) -> str:
 
 def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:
     """Return the bytes that a call reads and writes; None if they depend on run-time values."""
-    # a function on boxed values has its own dims, even if names coincide
+    # The dims of a function on boxed values are not those of the program, even if names are equal.
     known = {} if call["function"] else dims
     try:
         return evaluate(call["bytes"], known)
@@ -39,7 +39,8 @@ def readable(size: int | None) -> str:
 
 
 def table(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[str]:
-    """Return one row per kernel call: number, kernel, kind, inputs, bytes moved; operators below.
+    """Return the lines of the table. Each kernel call has a row (number, kernel, kind, inputs,
+    bytes moved) and a line with its operators.
 
     The calls of each function on boxed values follow the function's name.
     """

@@ -1,5 +1,5 @@
-"""Machine code of a program for one or several processor levels, of which one is selected; and the
-converters that its manifest requires.
+"""Machine code of a program for one or several processor levels, one of which runs; and the
+converters of arguments that the program's manifest requires.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _structure_of = Late("tvm_disc.runtime.structure:structure_of")
 class Code:
     """Compiled functions of a program by name, for one processor level.
 
-    Code of a level is loaded only after the processor is checked.
+    The code of a level is loaded only after the check that the processor supports it.
 
     Args:
         modules: for a saved program, its library with all levels; for a program in memory, one
@@ -54,7 +54,8 @@ class Code:
         """Check that the processor runs the level; a saved program also selects the best level.
 
         Raises:
-            WrongProcessor: it does not run the wanted level, or any level if none is wanted.
+            WrongProcessor: the processor does not support the wanted level; or, if no level is
+                wanted, any of the levels.
         """
         if self.saved:
             try:
@@ -63,7 +64,7 @@ class Code:
                 raise WrongProcessor(str(error)) from None
         elif not self.level.runs_here:
             processor.best_of(self.levels if self.wanted is None else [self.level])
-            # a better level was selected and then hidden by DISC_WITHOUT
+            # Reached if DISC_WITHOUT was set after the level was selected.
             processor.best_of([self.level])
 
     @property
@@ -104,8 +105,8 @@ def levels_in(manifest: Manifest) -> list[Level]:
 
 
 def number_of(levels: Sequence[Level], wanted: str | None) -> int:
-    """Return the index of the level named ``wanted``; by default of the best that runs here, else
-    the last.
+    """Return the index of the level named ``wanted``; by default, of the best level that this
+    processor supports, or the last level if it supports none.
 
     Raises:
         BadOption: the level does not exist.
@@ -122,10 +123,10 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
 
 
 def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str]:
-    """Return lines for the user about several levels: which one runs, and what others need.
+    """Return lines about a program's levels: which one runs, and what the others require.
 
     Args:
-        running: index of the selected level; None takes the best that runs here.
+        running: index of the selected level; None takes the best that this processor supports.
     """
     if len(levels) == 1:
         return []
@@ -166,10 +167,11 @@ def entry_of(
 def converters_of(
     manifest: Manifest, names: Sequence[str]
 ) -> tuple[Codec | None, Structure | OwnedCalls | None]:
-    """Return what converts boxed values, and what converts structures, of the arguments and results
-    of a program; None for each if all are tensors.
+    """Return the converter of boxed values, and the converter of nested structures, for a program's
+    arguments and results. Each is None if the program does not need it.
 
-    Programs that update caches of a fixed size are called through a state, with flat arguments.
+    Programs that update caches of a fixed size are called only through a state, with flat
+    arguments.
     """
     if fixed := [c["buffer"] for c in manifest.get("state", ()) if not c["length"]]:
         return None, _owned_calls(names, fixed)

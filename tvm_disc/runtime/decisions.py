@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.runtime.summary import number_of
 
-LONG = 32  # characters of a size formula above which a table shows a letter for it
+LONG = 32  # a table replaces formulas of more characters by a letter
 Tree: TypeAlias = Mapping[str, Any]
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -18,7 +18,7 @@ class Decision:
     """A row of the table.
 
     Attributes:
-        bounds: (least, first value beyond) of each formula; None if there is no bound.
+        bounds: (minimum, maximum + 1) of each formula; None if there is no bound.
         run: the variant.
     """
 
@@ -41,8 +41,8 @@ class Decision:
 def decisions(tree: Tree) -> list[Decision]:
     """Return the rows of a decision tree; the first whose sizes match applies.
 
-    Adjacent rows of one variant are joined if their sizes are an interval, and at the end in any
-    case, where they are all sizes that no earlier row has.
+    Adjacent rows of the same variant are joined if their sizes form an interval. The last rows are
+    always joined: the last row applies to all sizes that match no earlier row.
     """
     rows: list[Decision] = []
     for row in _rows(tree, {}):
@@ -83,7 +83,9 @@ def _rows(tree: Tree, bounds: Mapping[str, Bounds]) -> Iterator[Decision]:
 
 
 def _joined(first: Decision, second: Decision) -> Decision | None:
-    """Return one row for two that run the same, if their sizes differ in one formula only."""
+    """Return one row for two adjacent rows of the same variant, if their sizes form an interval of
+    one formula; otherwise None.
+    """
     if first.run != second.run or first.bounds.keys() != second.bounds.keys():
         return None
     changed = [f for f, b in first.bounds.items() if b != second.bounds[f]]

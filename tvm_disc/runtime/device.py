@@ -26,8 +26,8 @@ class OnDevice:
 
     Args:
         main: the compiled entry, which takes device tensors.
-        function: returns the program's other functions, by name.
-        inputs: number of input tensors of a call; tensors for results follow.
+        function: returns another function of the program by its name.
+        inputs: number of input tensors of a call; further arguments are tensors for results.
         outputs: the nested positions of its results.
     """
 
@@ -85,7 +85,7 @@ _holding = Lock()
 
 
 def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:
-    """Return a finalizer for a program: the last program that uses a state closes it.
+    """Return a finalizer of a program, which calls ``close`` if no other program uses the state.
 
     Programs that were loaded from one file share one library and its state.
     """
@@ -93,7 +93,8 @@ def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], Non
         _users[state] += 1
 
     def finish() -> None:
-        # Hold the lock while closing: a program that is loaded next opens the state again.
+        # The lock is held during `close`, because another thread may load a program, which opens
+        # the state again.
         with _holding:
             _users[state] -= 1
             if not _users[state]:
@@ -118,7 +119,7 @@ def _tree(result: RuntimeTensor, tree: int) -> RuntimeTensor:
 
 
 def nested_array(tensors: Sequence[Tensor], tree: Any) -> Any:
-    """Return tensors as nested TVM arrays, the form in which a compiled entry returns them."""
+    """Return tensors as the nested TVM arrays that a compiled entry returns."""
     if isinstance(tree, int):
         return tensors[tree]
     return tvm_ffi.convert([nested_array(tensors, t) for t in tree])

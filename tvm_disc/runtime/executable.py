@@ -103,7 +103,7 @@ class Executable:
             raise BadInput(f"an Executable is created by build or load, not from {shown(code)}")
         self._code = code
         self._export = export  # saves the program; None if it was loaded
-        self._peaks = peaks  # the limits of this machine
+        self._peaks = peaks  # the measured limits of this machine
         self._verifies: Callable[..., Verified] | None = None  # None if it was loaded
         self._home = home  # address of the thread pool
         self._main: Callable[..., object] = self._first_call
@@ -219,7 +219,9 @@ class Executable:
 
     @property
     def refused(self) -> list[str]:
-        """Refused fusions with reasons; of the special version if there is one."""
+        """The refused fusions with reasons; if the program has a special version, those of that
+        version.
+        """
         return list(self._manifest["refused"])
 
     def __call__(self, /, *args: Argument, out: Argument = None, **kwargs: Argument) -> Any:
@@ -245,7 +247,7 @@ class Executable:
         if out is not None:
             return self._write(args, out)
         if args and type(args[0]) is NDARRAY:
-            # Short on purpose, each name lookup costs time: docs/runtime.md analyzes a small call.
+            # Kept short because each name lookup takes time: docs/runtime.md analyzes a small call.
             if self._plain:
                 found = self._results.get(args[0].shape)
                 if found is not None:
@@ -351,7 +353,8 @@ class Executable:
 
         Args:
             name: the value of the label ``program``.
-            sample: one of so many calls is timed, to count the chosen variants; 0 for none.
+            sample: one call in ``sample`` is timed, to count the variants that ran; 0 disables
+                this.
         """
         read = self.memory_statistics, self.read_record
         found: Metrics = _metrics(self.observed, self._manifest, name, sample, *read)
@@ -361,8 +364,8 @@ class Executable:
         """Call ``entry(main)`` instead of the program's main function in this context.
 
         Args:
-            entry: returns a function that calls ``main`` with the same arguments. They are one
-                tensor for each input, and after them result buffers, or the address of a record.
+            entry: returns a function that calls ``main`` with the arguments that it receives: one
+                tensor for each input, then result buffers or the address of a record.
         """
         self.ready()
         found: AbstractContextManager[None] = _observing(self, self._binding, entry)
@@ -373,15 +376,17 @@ class Executable:
         return self._code.function(name)
 
     def entries(self) -> Entries:
-        """Return the program's entry, the one for NumPy arrays, and the cache of its results."""
+        """Return the program's entry, its entry for NumPy arrays, and its cache of result
+        shapes.
+        """
         return self._main, self._direct, self._results
 
     def set_entries(self, entries: Entries) -> None:
-        """Replace what :meth:`entries` returns."""
+        """Replace the entries and the cache that :meth:`entries` returns."""
         self._main, self._direct, self._results = entries
 
     def verifies_by(self, function: Callable[..., Verified]) -> None:
-        """Set the function that :meth:`verify` calls; ``build`` does."""
+        """Set the function that :meth:`verify` calls; called by ``build``."""
         self._verifies = function
 
     def verify(
@@ -405,7 +410,7 @@ class Executable:
             tolerance: accepted difference, relative to the largest element of a result.
 
         Raises:
-            BadInput: a call would raise it, or the model is needed.
+            BadInput: the inputs are invalid for a call, or ``source`` is needed.
             Unsupported: the program was loaded, or takes or returns data types.
         """
         compare = _comparing(self._verifies, self._codec is None)
@@ -422,7 +427,7 @@ class Executable:
     def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:
         """Return all idle memory to the system, and limit the idle memory from now on.
 
-        ``keep_memory(0)`` keeps none between calls.
+        ``keep_memory(0)`` frees all temporary memory after each call.
 
         Args:
             limit_bytes: limit for workspaces; the initial limit is 1 GiB.
@@ -433,9 +438,9 @@ class Executable:
         self._call_pool(limit, integer("results_bytes", results, 0, MOST))
 
     def trim(self) -> int:
-        """Free idle workspaces and results; the limits of :meth:`keep_memory` stay.
+        """Free idle workspaces and results; the limits of :meth:`keep_memory` do not change.
 
-        Other threads may run calls: memory in use and constants are not freed.
+        Other threads may run calls meanwhile: memory in use and constants are not freed.
 
         Returns:
             the number of freed bytes.
@@ -449,9 +454,10 @@ class Executable:
     def memory_statistics(self) -> dict[str, int]:
         """Return counters of the program's memory.
 
-        ``requests`` of workspaces so far, ``misses`` that were allocated, bytes ``kept``, and bytes
-        of ``results`` that are reused when freed. With ``cuda_graphs`` also ``graph_calls`` so far,
-        ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
+        ``requests``: workspaces requested so far. ``misses``: requests that allocated memory.
+        ``kept``: bytes of idle workspaces. ``results``: bytes of cached results. With
+        ``cuda_graphs`` also the counts ``graph_calls``, ``graphs_made``, ``graphs_evicted``, and
+        ``graph_updates`` (updates of graph nodes).
         """
         words = self._state()
         names = ("requests", "misses", "kept", "results")
@@ -476,7 +482,7 @@ class Executable:
         return (ctypes.c_int64 * fields.DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
-        # cached, as the lock of TVM's runtime may be unusable after a fork
+        # cached because the lock of TVM's runtime may be held forever after a fork
         if self._pool is None:
             self.ready()
         assert self._pool is not None
@@ -554,8 +560,8 @@ class Executable:
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
         """Time calls kernel by kernel; a first warm-up call is not counted.
 
-        Calls that other processes disturbed are replaced by further ones. Any program can be
-        profiled, also a loaded one: the timers are part of it.
+        A call that other processes disturbed is replaced by another call. Loaded programs can be
+        profiled, too: every program contains the timers.
 
         Args:
             repeat: the number of calls whose times are kept.

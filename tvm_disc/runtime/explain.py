@@ -14,7 +14,7 @@ from tvm_disc.support.late import Late
 decisions = Late("tvm_disc.runtime.decisions:decisions")
 letters = Late("tvm_disc.runtime.decisions:letters")
 
-WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
+WIDEST = 60  # characters of the column of sizes; a longer condition is placed on a separate line
 HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
     "facts": "facts: what the compiler knows about the dims",
@@ -70,17 +70,17 @@ def _donated(name: str, result: int | None, reason: str) -> str:
 
 
 def _called(times: int) -> str:
-    """Return how often a call of the program runs a kernel."""
+    """Return text that says how often a call of the program runs a kernel."""
     return counted(times, "call") if times else "called by the general version only"
 
 
 def _shapes(text: str) -> list[str]:
-    """Return the description of shapes, with headings that say what follows."""
+    """Return the lines of the description of shapes, with a heading for each section."""
     return [HEADINGS.get(line, line) for line in text.splitlines()]
 
 
 def _notes(kernel: Manifest) -> list[str]:
-    """Return one line per note of a kernel; its decision tree is a table."""
+    """Return one line per note of a kernel, and its dispatch tree as a table."""
     lines = []
     for key, value in kernel["notes"].items():
         choice = kernel.get("choice") if key == "variant" else None
@@ -96,7 +96,7 @@ def _notes(kernel: Manifest) -> list[str]:
 
 
 def _variants(choice: Manifest) -> list[str]:
-    """Return a table of sizes and variants, after the formulas that it abbreviates."""
+    """Return a table of sizes and variants, preceded by the formulas that it abbreviates."""
     rows = decisions(choice)
     names = letters(rows)
     sizes = [row.condition(names) for row in rows]

@@ -1,4 +1,4 @@
-"""Return of free memory of the C library's heap to the system."""
+"""A function that returns free memory of the C library's heap to the system."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _function() -> Any:
 def trim_heap() -> None:
     """Return free heap memory to the system.
 
-    Otherwise freed blocks below glibc's threshold, which grows with the largest block ever freed,
-    remain resident.
+    Without this call, freed blocks that are smaller than glibc's mmap threshold remain resident.
+    The threshold grows with the largest block that was freed.
     """
     trim = _function()
     if trim is not None:

@@ -29,8 +29,8 @@ def checked_arguments(signature: Signature, args: Sequence[object]) -> tuple[Any
     a list contains itself.
 
     Raises:
-        BadInput: the number of arguments is wrong, or one is not a tensor or is a masked array,
-            whose mask DLPack drops.
+        BadInput: the number of arguments is wrong, or an argument is not a tensor. Masked arrays
+            are refused because DLPack drops the mask.
     """
     if len(args) != len(signature):
         names = ", ".join(name for name, _, _ in signature)
@@ -68,7 +68,7 @@ def ordered(
     """Return positional and named inputs in the order of ``names``.
 
     Raises:
-        BadInput: one is unknown, given twice or missing.
+        BadInput: an input is unknown, given twice or missing.
     """
     if not args and len(kwargs) == len(names):
         try:
@@ -92,10 +92,11 @@ def prepared_inputs(
     """Return the arguments in a form that a program accepts, copied where necessary.
 
     Args:
-        on_device: whether the program runs on a GPU; its entry copies NumPy arrays of any dtype.
+        on_device: whether the program runs on a GPU; NumPy arrays are then not converted here,
+            because the entry copies them.
 
     Raises:
-        BadInput: one is not a tensor.
+        BadInput: an argument is not a tensor.
         MemoryError: memory is exhausted while an argument is copied.
     """
     try:
@@ -110,7 +111,7 @@ def prepared(name: str, dtype: str, value: Any) -> object:
     """Return ``value`` as a tensor that programs can read; unchanged if it is one already.
 
     Raises:
-        BadInput: it cannot be converted, or its numbers do not fit ``dtype``.
+        BadInput: the value cannot be converted, or its numbers do not fit ``dtype``.
     """
     # Only the type is inspected: attributes of the value may run user code.
     kind, where = type(value), f"input '{name}'"
@@ -140,7 +141,7 @@ def _compact(where: str, dtype: str, array: np.ndarray) -> np.ndarray:
 
 
 def _dense(where: str, tensor: RuntimeTensor) -> Any:
-    """Return a PyTorch tensor as a contiguous one without gradient."""
+    """Return a PyTorch tensor as a contiguous tensor that does not require a gradient."""
     try:
         return tensor.detach().contiguous()
     except RuntimeError as error:
@@ -156,7 +157,7 @@ def check_exported(where: str, tensor: object) -> None:
     """Check that a tensor can be exported by DLPack.
 
     Raises:
-        BadInput: the tensor has no memory that it owns, or an unsupported element type.
+        BadInput: the tensor has no memory, or its element type is not supported.
     """
     error = _export_error(tensor)
     if error is not None:
@@ -172,7 +173,7 @@ def is_exported(tensor: RuntimeTensor) -> bool:
 def _export_error(tensor: object) -> Exception | None:
     try:
         tvm_ffi.from_dlpack(tensor)
-    except Exception as error:  # any class: the tensor's library raises it
+    except Exception as error:  # the tensor's library may raise any class
         return error
     return None
 
@@ -255,7 +256,7 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
     packed = {o: rows[n] for n, o in manifest.get("ragged", {}).get("inputs", {}).items()}
     for name, declared, dtype in manifest["inputs"]:
         shape = tuple(evaluate(dim, dims) for dim in declared)
-        if name in packed:  # items of nearly equal lengths
+        if name in packed:  # offsets of packed items of nearly equal lengths
             ends = np.linspace(0, evaluate(packed[name], dims), shape[0])
             found.append(np.rint(ends).astype(np.int64))
         else:
@@ -270,7 +271,7 @@ def sample_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
     try:
         values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
         return np.asarray(values).astype(kind)
-    except (MemoryError, ValueError):  # ValueError: the size exceeds the address space
+    except (MemoryError, ValueError):  # ValueError: larger than the address space
         raise MemoryError(f"out of memory for a sample of {dtype}{list(shape)}") from None
 
 
@@ -290,7 +291,7 @@ def integer(what: str, value: object, least: int, most: int) -> int:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Return an option that is a bool; raise BadInput for other values."""
+    """Return the value of an option if it is a bool; otherwise raise BadInput."""
     if not isinstance(value, bool):
         raise BadInput(f"{name}: expected True or False, found {_shown(value)}")
     return value

@@ -81,7 +81,9 @@ class Codec:
 
 
 class _Encoder:
-    """Encodes one value. It is iterative, because long lists would overflow the stack."""
+    """Encodes one value. The encoder is iterative, because recursion over a long list would
+    overflow the stack.
+    """
 
     def __init__(self, types: Mapping[str, Any], where: str) -> None:
         self.types, self.where = types, where
@@ -120,7 +122,9 @@ class _Encoder:
         return known
 
     def _converted(self, value: Any, name: str) -> ConstructorValue:
-        """Convert a Python list to a linked list, or a tuple that begins with a name to a value."""
+        """Convert a Python list to a linked list, or a tuple that begins with a constructor's name
+        to a value of that constructor.
+        """
         made = None
         if isinstance(value, list):
             made = self._linked(value, self.types[name], name)
@@ -134,7 +138,7 @@ class _Encoder:
         return made
 
     def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[object]]:
-        """Return (tag, forms of the fields) of a value's constructor."""
+        """Return the tag of a value's constructor, and the types of its fields."""
         for tag, (ctor, fields) in enumerate(self.types[name]):
             if ctor == value.name:
                 if len(fields) == len(value.fields):

@@ -1,7 +1,7 @@
 """The limits of this machine, against which a profile compares kernels (a roofline).
 
-The compiler measures them once, with functions for this purpose, and stores them in the cache;
-programs that were loaded read them there.
+The compiler measures the limits once per machine with special functions, and stores them in the
+cache. Loaded programs read them from the cache.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tvm_disc.options import Options
 from tvm_disc.support.processor import cores, cpu_name
 from tvm_disc.support.store import Store, store_of
 
-LAUNCH_US = 1.5  # a shorter kernel call consists mostly of its launch and of reading its arguments
+LAUNCH_US = 1.5  # in a shorter kernel call, launch and argument reads take most of the time
 
 
 @dataclass(frozen=True)
 class Reads:
-    """The bandwidth of reads from so many bytes, in GB/s, on one thread and on all."""
+    """The bandwidth in GB/s at which one thread, and all threads, read a buffer of ``bytes``."""
 
     bytes: int
     one: float
@@ -46,16 +46,18 @@ class Peaks:
     reads: Sequence[Reads]
 
     def flops(self, threads: int) -> float:
-        """Return the GFLOP/s of so many threads."""
+        """Return the GFLOP/s that ``threads`` threads reach."""
         return min(self.all, threads * self.one) if threads > 1 else self.one
 
     def bandwidth(self, size: float, threads: int) -> float:
-        """Return the GB/s at which so many threads read ``size`` bytes."""
+        """Return the GB/s at which ``threads`` threads read a buffer of ``size`` bytes."""
         row = next((r for r in self.reads if size <= r.bytes), self.reads[-1])
         return min(row.all, threads * row.one) if threads > 1 else row.one
 
     def limit(self, flops: float, size: float, threads: int) -> tuple[str, float]:
-        """Return what limits a kernel call, and the microseconds that it takes at least."""
+        """Return ``arithmetic`` or ``memory``, the limit of a kernel call, and the call's minimum
+        time in microseconds.
+        """
         arithmetic = flops / self.flops(threads) / 1e3
         memory = size / self.bandwidth(size, threads) / 1e3
         return ("arithmetic", arithmetic) if arithmetic > memory else ("memory", memory)
@@ -77,7 +79,7 @@ def key_of_machine() -> str:
 
 
 def stored_peaks(store: Store | None = None) -> Peaks | None:
-    """Return the limits of this machine that an earlier measurement stored, or None."""
+    """Return the stored limits of this machine, or None if they were never measured."""
     store = store or store_of(Options.from_env())
     data = None if store is None else store.get(key_of_machine())
     return None if data is None else _read(data)

@@ -37,8 +37,8 @@ class PictureNode:
 
 
 def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[PictureNode]:
-    """Return boxes of the inputs and then the calls; a box is placed one level below those it
-    reads.
+    """Return the boxes of the inputs, then those of the calls. A box is placed one level below the
+    boxes that it reads.
     """
     names = dict.fromkeys(r for c in calls for r in c["reads"] if isinstance(r, str))
     inputs = {name: k for k, name in enumerate(n for n in names if n != "constant")}
@@ -132,7 +132,7 @@ def draw(
 def _layout(
     found: Sequence[PictureNode], heights: Sequence[float]
 ) -> tuple[list[tuple[float, float]], float, float]:
-    """Return the centres of the boxes, and width and height of the graph, in inches."""
+    """Return the centres of the boxes, and the width and height of the graph, all in inches."""
     levels: dict[int, list[int]] = {}
     for k, box in enumerate(found):
         levels.setdefault(box.level, []).append(k)

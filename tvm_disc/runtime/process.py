@@ -1,9 +1,11 @@
 """Programs in processes that fork or end while threads are in compiled code.
 
-The child of a fork lacks the threads that held the locks of programs, so that it resets them.
+The child of a fork lacks the threads that held the locks of programs. The child therefore resets
+these locks.
 
-Before CPython 3.14 a daemon thread that returns from compiled code during shutdown is ended by
-unwinding its stack. C++ frames do not permit that, and the process aborts.
+Before version 3.14, CPython ends a daemon thread that returns from compiled code during shutdown by
+unwinding its stack. C++ frames do not permit this, and the process aborts. This module therefore
+blocks daemon threads at shutdown.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _CALLED: weakref.WeakSet[CallsProgram] = weakref.WeakSet()
 
 
 def waits_at_the_end(program: CallsProgram) -> None:
-    """Register ``program``, so that no daemon thread is inside of it when the interpreter ends."""
+    """Register ``program``, so that no daemon thread executes its code when the interpreter
+    ends.
+    """
     _CALLED.add(program)
 
 
@@ -53,7 +57,7 @@ def _closed(main: Callable[..., object]) -> Callable[..., object]:
 
 
 def _calling() -> Iterator[int]:
-    """Yield the threads that are inside of a call."""
+    """Yield the identifiers of the other threads that execute a call of a program."""
     for thread, frame in sys._current_frames().items():
         name = frame.f_code.co_filename
         if thread != threading.get_ident() and name.startswith(_HERE) and name != __file__:
@@ -71,13 +75,14 @@ def _end() -> None:
 if sys.version_info < (3, 14):
     atexit.register(_end)
 
-# Programs with the address of their state, which contains a lock. The address is stored here,
-# because in the child the lock of TVM's runtime might be held, and asking it would block.
+# Programs with the address of their state, which contains a lock. The addresses are stored here,
+# because a child that asked TVM's runtime for an address could block on the runtime's lock.
 _STATES: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
 def unlock_in_children(program: object, state: int) -> None:
-    """Let the child of a fork call the program, whatever other threads do at the time of the fork.
+    """Ensure that the child of a fork can call the program, even if another thread held the
+    program's lock at the time of the fork.
 
     Args:
         state: the address of the program's state.
@@ -87,8 +92,8 @@ def unlock_in_children(program: object, state: int) -> None:
 
 def _unlock() -> None:
     for state in _STATES.values():
-        # An all-zero mutex is unlocked. It guards counters and lists of blocks; an interrupted
-        # change leaks one block at worst.
+        # An all-zero mutex is unlocked. The mutex protects counters and lists of blocks; a change
+        # that the fork interrupted leaks at most one block.
         ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
 
 

@@ -22,7 +22,7 @@ COLUMNS = (
     *("GB/s", "GFLOP/s", "limit", "of limit", "variant"),
 )
 LIMITS = {"arithmetic": "arithmetic", "memory": "reads and writes of memory", "launch": "launches"}
-BUSY_CORES = 0.5  # cores in use by others above which the machine was busy
+BUSY_CORES = 0.5  # the machine was busy if other processes used more cores than this
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Line:
     """All calls of one variant of one kernel, per program call.
 
     Attributes:
-        calls: how often a program call runs it.
-        us: microseconds, the sum of the medians of its calls.
-        low_us, high_us: quartiles of the rounds: half of them took a time between the two.
-        share: its part of the time of the program call.
+        calls: number of launches of the variant per program call.
+        us: microseconds per program call: the sum of the medians of its launches.
+        low_us, high_us: lower and upper quartile of this time over the rounds.
+        share: fraction of the time of the program call.
         bytes: bytes that must be moved.
-        flops: operations.
-        limit: what limits the kernel on this machine: ``arithmetic``, ``memory`` or ``launch``, for
-            calls of at most about a microsecond; empty if the machine's limits are not known.
-        of_limit: the time that the kernel takes at least, by that limit, divided by its time.
+        flops: number of operations.
+        limit: what limits the kernel on this machine: ``arithmetic``, ``memory``, or ``launch`` for
+            calls of about a microsecond or less; empty if the machine's limits are not known.
+        of_limit: the minimum time that ``limit`` permits, divided by the measured time.
     """
 
     kernel: str
@@ -91,8 +91,8 @@ class Profile:
         calls: the events of each call.
         total_ns: nanoseconds of each call inside the program.
         python_ns: nanoseconds of each call measured in Python.
-        discarded: number of further calls, which other processes disturbed.
-        disturbed: number of disturbed calls among ``calls``, as there were not enough others.
+        discarded: number of timed calls that were left out because other processes disturbed them.
+        disturbed: number of disturbed calls in ``calls``, if too few calls were undisturbed.
         others: number of cores that other processes used meanwhile; None if it is not known.
         peaks: the limits of this machine; None if they were not measured.
         threads: number of threads that the program was limited to.
@@ -126,7 +126,7 @@ class Profile:
         return sorted(lines, key=lambda line: -line.us)
 
     def _limit(self, line: Line, peaks: Peaks) -> None:
-        """Set what limits a kernel, and how near its time is to that."""
+        """Set the limit of a kernel, and the fraction of that limit which it reaches."""
         flops, size = line.flops / line.calls, line.bytes / line.calls
         line.limit, us = peaks.limit(flops, size, self.threads)
         line.of_limit = us * line.calls / line.us
@@ -136,7 +136,7 @@ class Profile:
     def limits(self) -> list[tuple[str, float, float]]:
         """Return (limit, share of the call's time, fraction of that limit reached), largest first.
 
-        Without the limits of this machine there are none.
+        Empty if the limits of this machine are not known.
         """
         found: dict[str, tuple[float, float]] = {}
         for line in self.lines():
@@ -149,9 +149,9 @@ class Profile:
     def split(self) -> dict[str, float]:
         """Return the microseconds of a call by part, from medians.
 
-        The parts are compute-bound kernels, memory-bound kernels, host code inside the program, and
-        Python around it; ``total_us`` is their sum. Each part is a median over the calls, so that a
-        process that disturbs another kernel in every call adds to none of them.
+        The parts are compute-bound kernels, memory-bound kernels, host code of the program, and
+        Python code around the call; ``total_us`` is their sum. Times are medians over the calls: a
+        disturbance that hits a different kernel in each call changes no median.
         """
         return self._split(self.lines())
 
@@ -169,7 +169,7 @@ class Profile:
         return {**kernels, **around, "total_us": total}
 
     def summary(self) -> list[str]:
-        """Return what limits the call on this machine, a sentence each."""
+        """Return sentences about the limits of the call on this machine."""
         if self.peaks is None:
             return ["The limits of this machine are not known: `tvm-disc peaks` measures them."]
         found = [
@@ -180,7 +180,7 @@ class Profile:
         return [*found, f"Limits of this machine: {self.peaks}."]
 
     def warnings(self) -> list[str]:
-        """Return what makes the times uncertain, a sentence each."""
+        """Return one sentence for each reason why the times are uncertain."""
         found = []
         if self.others is not None and self.others >= BUSY_CORES:
             found.append(
@@ -195,7 +195,7 @@ class Profile:
         return found
 
     def to_json(self) -> str:
-        """Return lines and split as JSON."""
+        """Return the results of :meth:`lines` and :meth:`split` as JSON."""
         lines = [
             {
                 **asdict(line),
@@ -258,7 +258,7 @@ def _least_zero(ns: Sequence[int]) -> float:
 
 
 def _line(rounds: Sequence[Sequence[Event]]) -> Line:
-    """Return the line of one variant of one kernel; its events are given for each round."""
+    """Return the line of one variant of one kernel; ``rounds`` has its events of each round."""
     events, count = [e for round_ in rounds for e in round_], len(rounds)
     sums = [sum(e.ns for e in round_) / 1e3 for round_ in rounds]
     low, high = np.percentile(sums, (25, 75))

@@ -1,4 +1,4 @@
-"""Failed calls: retried with converted inputs, or reported in the user's names."""
+"""Failed calls: they are retried with converted inputs, or reported with the user's names."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def recovered(
     result.
 
     Raises:
-        BadInput, GuardFailed, DeviceError, MemoryError: the error in the user's names.
-        Exception: ``error`` itself if neither the program nor a tensor raised it, but for instance
-            a signal handler.
+        BadInput, GuardFailed, DeviceError, MemoryError: the error with the names of inputs and
+            dims.
+        Exception: ``error`` unchanged if neither the program nor a tensor raised it, but, for
+            instance, a signal handler.
     """
     names = [name for name, _, _ in signature]
     _raise_for_all(error, names, args)
@@ -67,15 +68,17 @@ def recovered(
 
 
 _EXPECTED = re.compile(r"input '(.*)' axis (\d+): expected (\w+)")
-# Both forms in which conditions name a dim: "n: input 'x' axis 0" and "input 'x' axis 0 (n)".
+# Messages name a dim in two forms: "n: input 'x' axis 0" and "input 'x' axis 0 (n)".
 _DIM = re.compile(r"(?:(\w+): )?input '([^']*)' axis (\d+)(?: \((\w+)\))?")
-_LISTED = 8  # inputs in a message; of more, only those that the error names
+_LISTED = 8  # with more inputs, a message describes only those that the error names
 
 
 def _found(
     text: str, names: Sequence[str], args: Sequence[object], outputs: Sequence[object]
 ) -> str:
-    """Return the inputs with their types; of many inputs those that the error names."""
+    """Return a description of the inputs with their types; if there are many inputs, only of those
+    that the error names.
+    """
     chosen = [k for k, name in enumerate(names) if f"'{name}'" in text]
     if len(names) <= _LISTED or not chosen:
         return described(names, args, outputs)
@@ -86,7 +89,8 @@ def _found(
 def _values(text: str, signature: Signature, args: Sequence[object]) -> str:
     """Return the values of the dims in a message.
 
-    These are the two values of a dim that differs between inputs, or the dims of a condition.
+    For a dim that differs between two inputs, the text has both values; for a condition, the value
+    of each of its dims.
     """
     match = _EXPECTED.fullmatch(text)
     shapes = {n: getattr(a, "shape", ()) for (n, _, _), a in zip(signature, args, strict=True)}
@@ -109,7 +113,7 @@ def _values(text: str, signature: Signature, args: Sequence[object]) -> str:
 
 
 def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[object]) -> None:
-    """Raise errors that converted inputs cannot avoid."""
+    """Raise the error in the form for the user, if converted inputs cannot avoid it."""
     if is_of_device(error):
         raise DeviceError(str(error)) from None
     if isinstance(error, MemoryError) and _is_of_program(error):

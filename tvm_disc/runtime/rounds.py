@@ -1,7 +1,7 @@
 """Rounds of timed calls: rounds that other processes disturbed are discarded.
 
 A round is disturbed if the system preempted a thread of this process during its call, or if the
-call took clearly longer than the fastest one, as it does when a hypervisor takes the core.
+call took clearly longer than the fastest one, for instance because a hypervisor took the core.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.runtime.profile import Event, Profile, new_record
 
 PATIENCE_S = 2.0  # time after which no rounds are added to replace disturbed ones
-MOST_ROUNDS = 20  # rounds per requested one
-# A sleep before a round gives it a fresh time slice; a call shorter than that fits into it.
+MOST_ROUNDS = 20  # maximum number of rounds per requested round
+# A sleep before a round gives the process a fresh time slice. A call shorter than SHORT_NS fits
+# into that slice.
 PAUSE_S, SHORT_NS = 0.001, 1_000_000
 LATE, LATE_NS = 1.25, 3_000  # a call is late beyond this factor of the fastest, plus this time
-TICKED_S = 0.03  # shortest time for which the system's count of used time, in ticks, says anything
+TICKED_S = 0.03  # the system counts core time in ticks: over shorter times the count is useless
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def timed_rounds(
 ) -> Profile:
     """Return a profile of ``repeat`` calls.
 
-    Rounds are added until so many are undisturbed, or until the patience ends. In the latter case
-    the fastest of the disturbed ones are used as well.
+    Rounds are added until ``repeat`` rounds are undisturbed, or until ``PATIENCE_S`` or
+    ``MOST_ROUNDS`` is reached. In the latter case the fastest disturbed rounds fill the profile.
 
     Args:
         call: calls the program with the address of a record.
@@ -68,7 +69,7 @@ def timed_rounds(
         if not found or found[-1].python_ns < SHORT_NS:
             time.sleep(PAUSE_S)
             record[COUNT] = 0
-            call(record.ctypes.data)  # wakes the workers
+            call(record.ctypes.data)  # wakes the threads of the pool
         record[COUNT] = 0
         before, start = preemptions(), time.perf_counter_ns()
         call(record.ctypes.data)
@@ -103,7 +104,9 @@ def _profile(rounds: Sequence[Round], repeat: int, others: float | None) -> Prof
 
 
 def preemptions() -> int:
-    """Return how often the system has preempted a thread of this process; 0 if it does not say."""
+    """Return how often the system has preempted a thread of this process; 0 if the system has no
+    such counter.
+    """
     if os.name != "posix":
         return 0
     resource = importlib.import_module("resource")
@@ -111,21 +114,25 @@ def preemptions() -> int:
 
 
 class Others:
-    """Measures how many cores other processes use, from its creation on."""
+    """Measures how many cores other processes use from the creation of this object on."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
         self._start, self._used = time.monotonic(), self._seconds()
 
     def cores(self) -> float | None:
-        """Return the mean number of cores in use by others; None if not known, or too early."""
+        """Return the mean number of cores in use by other processes; None if the system does not
+        report it, or if the measured time is too short.
+        """
         elapsed, used = time.monotonic() - self._start, self._seconds()
         if used is None or self._used is None or elapsed < TICKED_S:
             return None
         return max(0.0, used - self._used) / elapsed
 
     def _seconds(self) -> float | None:
-        """Return the seconds that all cores have worked for other processes since boot."""
+        """Return the core seconds that all other processes have used since boot; None if not
+        known.
+        """
         try:
             fields = self._stat.read_text().split("\n", 1)[0].split()
             user, nice, system, _, _, irq, softirq, steal = map(int, fields[1:9])

@@ -1,8 +1,8 @@
 """Loading of saved programs from files and bytes.
 
-The dynamic loader identifies a library by name and inode, and returns the loaded one for either.
-Every file is therefore loaded under a new name, and a file that was overwritten in place since it
-was loaded is loaded from a copy.
+The dynamic loader does not load a library whose name or inode equals that of a loaded one: it
+returns the loaded library. Every file is therefore loaded under a new name. A file that was
+overwritten in place since it was loaded is loaded from a copy, which has a new inode.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ def load_saved(path: Path) -> Saved:
     """Check a saved program completely and load it.
 
     Raises:
-        ArtifactError: the file is missing, not a saved program, damaged, or of a different version
-        or
-            processor.
+        ArtifactError: the file is missing, not a saved program, damaged, or for a different version
+            or processor.
     """
     with opened(path) as file, _LOADING:
         manifest, trailer = checked_manifest(path, file)
@@ -97,7 +96,7 @@ def _module(path: Path, file: IO[bytes], fresh: bool) -> object:
         with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
             name = Path(folder) / "program.so"
             if fresh:
-                # not by its path, which may refer to a different file by now
+                # The path of the file may refer to a different file by now.
                 name.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
             else:
                 file.seek(0)
@@ -109,9 +108,7 @@ def _module(path: Path, file: IO[bytes], fresh: bool) -> object:
 
 
 def load_bytes(data: bytes) -> Saved:
-    """Load a program from the bytes of its file; the temporary file exists as long as the
-    program.
-    """
+    """Load a program from the bytes of its file; the temporary file is removed with the program."""
     handle, name = tempfile.mkstemp(prefix="tvm_disc.", suffix=".so")
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -121,7 +118,7 @@ def load_bytes(data: bytes) -> Saved:
 
 
 def as_bytes(save: Callable[[Path], None]) -> bytes:
-    """Return the bytes that ``save`` writes."""
+    """Return the bytes of the file that ``save`` writes."""
     with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
         path = Path(folder) / "program.so"
         save(path)

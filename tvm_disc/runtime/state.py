@@ -1,4 +1,4 @@
-"""Caches that a program extends or updates in place, owned by one sequence of calls."""
+"""Caches that a program extends or updates in place; a state holds those of one sequence."""
 
 from __future__ import annotations
 
@@ -22,17 +22,23 @@ if TYPE_CHECKING:
     from tvm_disc.runtime.profile import Profile
 
 FIRST_CAPACITY = 16  # rows of the first buffers
-SPARE = 4  # a buffer of a cache that drops rows has at most this many times the rows of a call
+SPARE = 4  # maximum rows of a sliding buffer, as a multiple of a call's rows
 
 Arrays: TypeAlias = dict[str, np.ndarray]
-_Group: TypeAlias = tuple[str, str, str]  # rows, length, kept of a cache
+_Group: TypeAlias = tuple[str, str, str]  # fields rows, length and kept of a `Cache`
 
 
 @dataclass(frozen=True)
 class Cache:
-    """One buffer: its input and that of its length, its axis, and the formula of its rows after a
-    call; the input of the buffer of its factors, if its numbers are quantized; the formula of the
-    last rows that are kept, if some are dropped. A cache of a fixed size has no length.
+    """One cache of a program.
+
+    Attributes:
+        buffer: the input that is the cache's buffer.
+        length: the input whose size is the number of used rows; empty for a fixed size.
+        axis: the axis of the rows.
+        rows: formula of the number of rows after a call.
+        scale: the input that is the buffer of scale factors; empty if the cache is not quantized.
+        kept: formula of the number of last rows that are kept; empty if no rows are dropped.
     """
 
     buffer: str
@@ -44,12 +50,12 @@ class Cache:
 
 
 class _Sliding:
-    """Memory of a buffer that moves along it: ``at(start)`` is the buffer whose row 0 is row
-    ``start`` of the buffer at 0.
+    """Memory in which a buffer of ``most`` rows slides: rows are dropped without a copy.
 
-    Rows of the outer axes are ``capacity`` rows apart at any start, so that the last rows of one
-    are the rows before the first of the next, which are not used. ``capacity`` rows more than a
-    buffer has are allocated, once for all outer axes.
+    ``at(start)`` is the buffer whose row 0 is row ``start`` of ``at(0)``. The stride of the outer
+    axes is always ``most`` rows. Behind ``at(0)`` there is memory for ``most`` more rows, once for
+    all outer axes: in a buffer with several outer items, the last rows of one item overlap rows
+    before the start of the next item, which were dropped.
     """
 
     def __init__(self, cache: Cache, shape: Sequence[int], dtype: str) -> None:
@@ -58,12 +64,12 @@ class _Sliding:
         self._memory = np.empty(self._size + self.most * self._row, numpy_dtype(dtype))
 
     def at(self, start: int) -> np.ndarray:
-        """Return the buffer at ``start``, at most ``most``."""
+        """Return the buffer that begins at row ``start``, which is at most ``most``."""
         first = start * self._row
         return self._memory[first : first + self._size].reshape(self.shape)
 
     def rows(self, start: int, count: int) -> np.ndarray:
-        """Return ``count`` rows from ``start`` on, which a buffer at ``most`` or before has."""
+        """Return a view of ``count`` rows from row ``start`` on."""
         shape = [count if axis == self._axis else n for axis, n in enumerate(self.shape)]
         memory, size = self._memory, self._memory.itemsize
         if 0 in shape:
@@ -75,10 +81,10 @@ class _Sliding:
 
 
 class _Buffers:
-    """Arrays by input name, which several states may share until one of them writes.
+    """Arrays by input name, which several states share until one of them writes.
 
-    ``tensors`` are the same memory as arguments that calls need not convert. Buffers of caches that
-    drop rows are in ``sliding``.
+    ``tensors`` has TVM tensors of the same memory, which calls accept without conversion.
+    ``sliding`` has the buffers of caches that drop rows.
     """
 
     def __init__(self, arrays: Arrays, sliding: dict[str, _Sliding]) -> None:
@@ -92,7 +98,7 @@ class _Buffers:
         return self
 
     def leave(self) -> bool:
-        """Give up a share if there are several; return whether there were."""
+        """Remove one owner if there are several; return whether there were several."""
         with self.lock:
             several = self.owners > 1
             self.owners -= several
@@ -103,10 +109,10 @@ class GrowingCaches:
     """Caches of one sequence for a program that was built with ``Options(state=...)``.
 
     A call takes the other inputs of the program, extends the caches and returns the other results.
-    Buffers grow by doubling; a call that fails changes nothing. Caches of which the program keeps
-    the last rows drop those before them, and their buffers do not grow beyond the rows of a call.
-    Caches of a fixed size begin with zeros, and a call updates elements of them. Several states of
-    one program may be used at once, each by one thread at a time.
+    Buffers grow by doubling; a call that fails changes nothing. If the program keeps only the last
+    rows of a cache, earlier rows are dropped, and the size of the buffer is limited by the rows of
+    a call. Caches of a fixed size are initialized with zeros, and a call updates some of their
+    elements. Several threads may use different states of one program concurrently.
 
     Examples:
         >>> state = exe.state(batch=1)
@@ -134,20 +140,20 @@ class GrowingCaches:
         self._signature: list[tuple[str, list[str], str]] = manifest["inputs"]
         self._inputs = {n: (d, t) for n, d, t in self._signature}
         self._first = self._signature[0][0]
-        # Caches whose rows are equal in number.
+        # Caches by group; those of one group always have the same number of rows.
         self._groups: dict[_Group, list[Cache]] = {}
         for c in self._caches:
             self._groups.setdefault((c.rows, c.length, c.kept), []).append(c)
         self._lock = Lock()
         self._used = dict.fromkeys((c.length for c in self._caches), 0)
-        self._dropped = dict(self._used)  # rows before the first row in use, by length input
-        self._start = dict(self._used)  # the row of `_Sliding` that is the first row in use
+        self._dropped = dict(self._used)  # number of dropped rows, by length input
+        self._start = dict(self._used)  # row of `_Sliding` that holds the first used row
         scales = {c.scale for c in self._caches}
         self._named = {c.buffer: c for c in every if c.buffer not in scales}
         hidden = {c.buffer for c in every} | set(self._used)
         self._given = [n for n in self._inputs if n not in hidden]
-        # Signature entries that bind a call's dims: the inputs that the caller passes, and one
-        # length input per distinct length dim.
+        # Signature entries that determine the dims of a call: the inputs that the caller passes,
+        # and one length input per distinct length dim.
         lengths = {tuple(self._inputs[c.length][0]): c.length for c in self._caches}
         bound = {*self._given, *lengths.values()}
         self._bound_by = [entry for entry in self._signature if entry[0] in bound]
@@ -184,10 +190,11 @@ class GrowingCaches:
             return result
 
     def profile(self, /, *args: Argument, repeat: int = 30, **kwargs: Argument) -> Profile:
-        """Time calls kernel by kernel, as :meth:`.Executable.profile` does, and keep the caches.
+        """Time calls kernel by kernel, as :meth:`.Executable.profile` does; the caches do not
+        change.
 
-        Every call has the same caches, and the rows that it appends are dropped. It updates copies
-        of caches of a fixed size.
+        Every call begins with the same caches, and the rows that it appends are discarded. Caches
+        of a fixed size are copied, and the calls update the copies.
 
         Args:
             repeat: the number of calls whose times are kept.
@@ -209,13 +216,14 @@ class GrowingCaches:
         most: int,
         steps: Callable[[Arrays, dict[str, int]], int],
     ) -> None:
-        """Let a function call the program, with given inputs that stay the same arrays.
+        """Prepare the buffers for up to ``most`` calls, and run ``steps``, which makes the calls.
 
         Args:
-            given: the other inputs of every call.
-            most: the number of calls for which the buffers have memory.
-            steps: is passed the buffers and the rows in use, by the names of buffers and lengths,
-                and returns the number of calls, each of which extended every cache by one row.
+            given: the other inputs; all calls use these arrays.
+            most: the maximum number of calls.
+            steps: receives the buffers by their input names and the numbers of used rows by length
+                input. Each of its calls must extend every cache by one row. It returns the number
+                of calls.
         """
         with self._lock:
             rows = self._grown(given)
@@ -230,8 +238,8 @@ class GrowingCaches:
     def _arguments(
         self, args: Sequence[Argument], kwargs: Mapping[str, Argument]
     ) -> tuple[tuple[Argument, ...], dict[_Group, tuple[int, int]]]:
-        """Return the arguments of the program, and the rows of each group after the call: all, and
-        those that are kept.
+        """Return the arguments of the program, and for each group the number of rows after the call
+        and the number of kept rows.
         """
         given = dict(zip(self._given, ordered(self._given, args, kwargs), strict=True))
         rows = self._grown(given)
@@ -243,12 +251,14 @@ class GrowingCaches:
             if c.kept:
                 values[c.buffer] = _tensor(self._array(c))
         for c in (*self._caches, *self._fixed):
-            if c.buffer == self._first:  # its type is that of the results
+            if c.buffer == self._first:  # results get the type of the first argument
                 values[c.buffer] = self._array(c)
         return tuple([values[n] for n in self._inputs]), rows
 
     def reset(self) -> None:
-        """Empty the caches; buffers keep their capacity, and those of a fixed size become zeros."""
+        """Empty the caches. Buffers keep their capacity; caches of a fixed size are set to
+        zeros.
+        """
         with self._lock:
             self._keep(0)
             if not self._fixed:
@@ -265,9 +275,8 @@ class GrowingCaches:
         """Keep the first ``rows`` of every cache that grows.
 
         Raises:
-            BadInput: ``rows`` is negative, or larger than ``length``; or a cache has dropped rows,
-                which it would have with fewer rows behind them, and ``rows`` is neither 0 nor
-                ``length``.
+            BadInput: ``rows`` is negative or larger than ``length``; or a cache has dropped rows,
+                which a shorter cache would need, and ``rows`` is neither 0 nor ``length``.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= self.length:
             raise BadInput(f"rows: expected 0 .. {self.length}, found {shown(rows)}")
@@ -285,7 +294,9 @@ class GrowingCaches:
             self._start, self._dropped = dict(self._used), dict(self._used)
 
     def fork(self) -> GrowingCaches:
-        """Return an independent state with the same caches; the one that writes first copies."""
+        """Return an independent state with the same caches. Both states share the buffers; the
+        state that writes first makes a copy.
+        """
         with self._lock:
             made = GrowingCaches.__new__(GrowingCaches)
             vars(made).update(vars(self))
@@ -297,7 +308,7 @@ class GrowingCaches:
     def cache(self, name: str) -> np.ndarray:
         """Return a copy of the used rows of a cache, by input name; int8 caches are dequantized.
 
-        Of a cache of a fixed size, all elements are returned.
+        If the cache has a fixed size, all its elements are returned.
         """
         c = self._named.get(name)
         if c is None:
@@ -308,13 +319,13 @@ class GrowingCaches:
         if not c.scale:
             return np.array(rows)
         scale = next(x for x in self._caches if x.buffer == c.scale)
-        with np.errstate(invalid="ignore"):  # rows that are not finite
+        with np.errstate(invalid="ignore"):  # elements that are not finite
             wide: np.ndarray = rows.astype(np.float32) * self._prefix(scale)
         return wide
 
     def _allocated(self, rows: Mapping[str, int], made: Arrays | None = None) -> _Buffers:
-        """Return buffers of the given numbers of rows, but those of ``made``; of a fixed size, of
-        zeros.
+        """Return buffers for all caches: the arrays of ``made``, and new ones with the given
+        numbers of rows. New buffers of a fixed size are zeros.
         """
         arrays, sliding = dict(made or {}), {}
         for c in self._fixed:
@@ -335,7 +346,7 @@ class GrowingCaches:
         return _Buffers(arrays, sliding)
 
     def _array(self, cache: Cache) -> np.ndarray:
-        """Return the buffer of a cache, which begins with the rows in use."""
+        """Return the buffer of a cache; its first rows are the used rows."""
         if cache.kept:
             return self._buffers.sliding[cache.buffer].at(self._start[cache.length])
         return self._buffers.arrays[cache.buffer]
@@ -355,7 +366,7 @@ class GrowingCaches:
         return int(self._buffers.arrays[cache.buffer].shape[cache.axis])
 
     def _grown(self, given: Mapping[str, Argument]) -> dict[_Group, tuple[int, int]]:
-        """Return the rows that the caches of each group have after the call, and those kept."""
+        """Return for each group the number of rows after the call, and the number of kept rows."""
         shapes: dict[str, Sequence[int]] = {n: _shape_of(x) for n, x in given.items()}
         own = {n: (self._used[n],) for n, _, _ in self._bound_by if n in self._used}
         dims = bound_dims(self._bound_by, shapes | own)
@@ -373,7 +384,9 @@ class GrowingCaches:
         return grown
 
     def _reserve(self, grown: Mapping[_Group, tuple[int, int]]) -> None:
-        """Provide buffers for the rows of each group that no other state shares."""
+        """Ensure that the buffers hold the rows of each group and are not shared with other
+        states.
+        """
         rows = {c.buffer: grown[key][0] for key, group in self._groups.items() for c in group}
         fits = {c.buffer: self._fits(c, rows[c.buffer]) for c in self._caches}
         alone = self._buffers.owners == 1
@@ -401,17 +414,19 @@ class GrowingCaches:
         for c in self._caches:
             if c.buffer not in kept:
                 self._prefix(c)[...] = old[c.buffer]
-        before.leave()  # only now: the last owner writes in place
+        before.leave()  # only after the copies: the last owner writes to the old buffers in place
 
     def _fits(self, cache: Cache, rows: int) -> bool:
-        """Return whether the buffer of a cache holds ``rows``, and is not much too large."""
+        """Return whether the buffer of a cache can hold ``rows`` and, if it slides, is not too
+        large.
+        """
         capacity = self._rows_of(cache)
         if not cache.kept:
             return capacity >= rows
         return rows <= capacity <= self._limit(rows) and self._start[cache.length] <= capacity
 
     def _limit(self, rows: int) -> int:
-        """Return the most rows that the buffer of a cache that drops rows has for a call."""
+        """Return the maximum size, in rows, of a sliding buffer for a call with ``rows``."""
         return max(SPARE * rows, FIRST_CAPACITY, self._asked)
 
     def _prefix(self, cache: Cache) -> np.ndarray:

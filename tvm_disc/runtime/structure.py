@@ -18,10 +18,10 @@ _ragged_calls = Late("tvm_disc.runtime.batches.ragged:RaggedCalls")
 
 
 class Structure:
-    """Flattens the arguments of a call and nests its results, as the module did.
+    """Flattens the arguments of a call, and nests its results as the PyTorch module did.
 
     Args:
-        text: what `frontends/torch/structure.py` says of the program.
+        text: the JSON text that `frontends/torch/structure.py` writes.
         names: the program's flat inputs.
     """
 
@@ -43,7 +43,7 @@ class Structure:
         return cls(text, names) if text else None
 
     def _loaded(self) -> tuple[list[Any], Any]:
-        """Return the tree of each parameter, and that of the result."""
+        """Return the tree structure of each parameter, and that of the result."""
         if self._specs is None:
             from torch.utils import _pytree as pytree
 
@@ -69,7 +69,9 @@ class Structure:
         kwargs: Mapping[str, Any],
         out: Argument,
     ) -> Any:
-        """Return the nested results of ``run``, or ``out``, into which ``write`` has written."""
+        """Call the program; return the nested results of ``run``, or ``out`` after ``write`` has
+        filled it.
+        """
         if self._is_flat_call(args, kwargs):
             flat = ordered(self.names, args, kwargs)
             return self.nested(run(flat)) if out is None else write(flat, out)
@@ -148,14 +150,16 @@ class Structure:
         return given
 
     def nested(self, result: object) -> Any:
-        """Return the flat result of a call as the module nests it, then what it has written."""
+        """Return the results of a call, nested as the module does. Tensors that the program wrote
+        follow.
+        """
         _, tree = self._loaded()
         if tree is None:
             return result
         flat = list(result) if isinstance(result, tuple | list) else [result]
         leaves = []
         for kind, value in self._outputs:
-            # A known number is a result of the program, too; None is not.
+            # A number that was known at export is also a result of the program, but None is not.
             found = flat.pop(0) if kind != "known" or value is not None else None
             if kind == "number":
                 found = _number(found)
@@ -170,8 +174,8 @@ class Structure:
 
 @dataclass(frozen=True)
 class OwnedArguments:
-    """The flat arguments of a program that updates caches in place, from the state that owns
-    them.
+    """The flat arguments of a program that updates caches in place; only the state that owns the
+    caches creates this object.
     """
 
     values: tuple[Argument, ...]
@@ -180,7 +184,7 @@ class OwnedArguments:
 class OwnedCalls:
     """Refuses the direct calls of a program that updates caches of a fixed size in place.
 
-    An argument that must be converted is copied, and the update of a copy would be lost.
+    A call may have to copy an argument for a conversion; the update of the copy would be lost.
     """
 
     def __init__(self, names: Sequence[str], caches: Sequence[str]) -> None:
@@ -191,7 +195,7 @@ class OwnedCalls:
         raise self._refusal()
 
     def flatten(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[Argument, ...]:
-        """Return the arguments of a state; raise BadInput for others."""
+        """Return the arguments if a state passes them; otherwise raise BadInput."""
         if len(args) == 1 and type(args[0]) is OwnedArguments:
             return args[0].values
         raise self._refusal()
@@ -213,7 +217,7 @@ def _number(value: Any) -> Any:
 
 
 def _leaves(name: str, tree: Any, literals: Sequence[Any], given: Mapping[str, Any]) -> list[Any]:
-    """Return the tensors of one argument."""
+    """Return the tensors of one argument; check its structure and the values fixed at export."""
     from torch.utils import _pytree as pytree
 
     if name not in given:
@@ -252,7 +256,8 @@ def _paths(name: str, tree: Mapping[str, Any]) -> Iterator[str]:
 def _keys(context: object) -> list[object] | None:
     """Return the names in a container's context; None for tuples and lists.
 
-    The context of a dict is its keys; that of a dataclass, its fields and those that are None.
+    PyTorch's context of a dict is the list of its keys. The context of a dataclass is two lists:
+    its fields, and the fields that are None.
     """
     if not isinstance(context, list):
         return None
@@ -275,9 +280,9 @@ def _told(tree: Any) -> str:
 
 
 def structure_of(manifest: Mapping[str, Any], names: Sequence[str]) -> Structure | None:
-    """Return what converts the arguments and the results of a call; None for plain tensors."""
+    """Return the converter of a call's arguments and results; None for plain tensors."""
     if manifest.get("ragged"):
-        found: Structure = _ragged_calls(manifest, names)  # has the same interface
+        found: Structure = _ragged_calls(manifest, names)  # same interface
         return found
     return Structure.of(manifest.get("external"), names)
 

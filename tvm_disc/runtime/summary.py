@@ -15,8 +15,8 @@ from tvm_disc.runtime.calls import counted, readable
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer
 
 USUAL = 64  # size of a dim that the user does not give
-LONGEST, KEPT = 240, 180  # longest line in characters, and the length to which longer ones are cut
-KINDS = {  # kinds of kernels whose names do not say what they compute
+LONGEST, KEPT = 240, 180  # maximum characters of a line, and length to which longer lines are cut
+KINDS = {  # words for the kinds of kernels whose names are not clear to users
     "loop": "element-wise operators",
     "row": "reductions along an axis",
     "dot": "matrix products",
@@ -40,7 +40,7 @@ def sizes_of(
     """Return the sizes of dims, from input shapes or from ``dims``; None if both are None.
 
     Raises:
-        BadInput: both are given, or one does not fit.
+        BadInput: both are given, or a shape or size is invalid.
     """
     if shapes is not None and dims is not None:
         raise BadInput("expected either shapes or dims, found both")
@@ -90,7 +90,7 @@ def checked_dims(manifest: Manifest, dims: Mapping[str, object]) -> dict[str, in
 def usual_dims(manifest: Manifest, given: Mapping[str, int] = {}) -> dict[str, int]:
     """Return a size for every dim: given sizes, sizes that equalities imply, and defaults.
 
-    A dim that equals another has its size; the default is ``USUAL``, clamped to the dim's bounds.
+    Dims that are equal get the same size. The default is ``USUAL``, clamped to the dim's bounds.
     """
     found = dict(given)
     known = dict(_symbols(manifest["shapes"]))
@@ -105,8 +105,8 @@ def usual_dims(manifest: Manifest, given: Mapping[str, int] = {}) -> dict[str, i
 
 
 def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
-    """Yield each symbol with what it equals and its bounds: ``name = dim   [low, high]
-    source``.
+    """Yield each symbol, with the dim that it equals and its bounds, from the description of
+    shapes, whose lines are ``name = dim [low, high] source``.
     """
     for item in sections(shapes).get("symbols", ()):
         match = re.match(r"(\w+)(?: = (.*?))?\s+\[(\d+), (?:(\d*)\]|inf\))", item[0])
@@ -116,9 +116,8 @@ def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
 
 
 def varying_dims(manifest: Manifest) -> dict[str, tuple[int, int | None]]:
-    """Return the bounds (low, high) of every dim that does not follow from others.
-
-    A dim that equals another or a formula of others is left out; no upper bound is None.
+    """Return the bounds (low, high) of every dim that is not determined by other dims. ``high`` is
+    None if there is no upper bound.
     """
     known = dict(_symbols(manifest["shapes"]))
     rows = ((name, known.get(name, (name, 0, None))) for name in dim_names(manifest))
@@ -209,7 +208,9 @@ def _kernels(manifest: Manifest) -> str:
 
 
 def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
-    """Return a row about the data that variants were selected by; none for GPUs and old files."""
+    """Return a row about the measurements by which variants were selected; none for GPU programs
+    and for files of old versions.
+    """
     found = manifest.get("selection")
     if not found or manifest.get("device"):
         return []
@@ -230,7 +231,7 @@ def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
 
 
 def tensors(rows: Any) -> list[str]:
-    """Return ``name: dtype[dims]`` of each."""
+    """Return ``name: dtype[dims]`` for each tensor, or ``none`` if there is no tensor."""
     return [
         f"{name}{': ' if name else ''}{dtype}[{', '.join(dims)}]" for name, dims, dtype in rows
     ] or ["none"]

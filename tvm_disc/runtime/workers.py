@@ -12,10 +12,10 @@ from tvm_disc.abi import threads
 def statistics() -> dict[str, int]:
     """Return counters of the thread pool; empty if no program with parallel kernels was loaded.
 
-    Current state: ``workers`` started, ``cores`` that callers and workers may use together, workers
-    ``spinning`` and ``parked``, ``active`` calls. Totals: ``launches``, launches in which workers
-    ``helped``, launches that a worker delayed (``held_up``), and launches that ``woke`` workers
-    (``woken``).
+    Current state: number of started ``workers``, ``cores`` that callers and workers may use
+    together, ``spinning`` and ``parked`` workers, ``active`` calls. Totals: ``launches``, launches
+    in which workers ``helped``, launches that a worker delayed (``held_up``), launches that
+    ``woke`` workers, and the number of ``woken`` workers.
     """
     address = tvm_ffi.get_global_func(threads.NAME, allow_missing=True)
     if address is None:
