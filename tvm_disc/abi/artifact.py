@@ -2,9 +2,9 @@
 
     [library][manifest, JSON][trailer]
 
-The trailer contains lengths and checksums of both, so that a truncated or damaged file is refused
-before it is mapped: loading an incomplete library would crash the process. The manifest can be read
-without loading the library, which may be for a different processor.
+The trailer contains the lengths and checksums of library and manifest. A truncated or damaged file
+is therefore refused before it is mapped: loading an incomplete library would crash the process. The
+manifest can be read without loading the library, which may be for a different processor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAGIC = b"tvm_disc"
 _FIELDS = struct.Struct("<8sIIQQ")
 _CHECK = struct.Struct("<I")
 TRAILER_BYTES = _FIELDS.size + _CHECK.size
-# The file is read in parts and not mapped: truncation by another process would crash.
+# The file is read in parts. If it were mapped, truncation by another process would crash this one.
 _PART_BYTES = 1 << 20
 _MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
@@ -130,7 +130,7 @@ def check_library(path: Path, file: IO[bytes], trailer: Trailer) -> None:
     """Read the whole library and compare checksums.
 
     Raises:
-        ArtifactError: it is damaged.
+        ArtifactError: the library is damaged.
     """
     found = _checksum(file, trailer.library_bytes)
     if found != trailer.library_crc:
@@ -155,7 +155,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading.
 
     Raises:
-        ArtifactError: it is missing, not a regular file, or cannot be read.
+        ArtifactError: the file is missing, not a regular file, or cannot be read.
     """
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block

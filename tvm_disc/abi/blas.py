@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 # Symbols that only optimized libraries have. The reference BLAS, which is slower than generated
-# loops, has the same function names. Names with 64-bit integers belong to the library in NumPy's
-# wheels.
+# loops, has the same BLAS functions but none of these symbols. The OpenBLAS in NumPy's wheels has
+# 64-bit integers and other names.
 MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
 _LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 
@@ -38,6 +38,6 @@ def expose() -> bool:
 
 
 def symbols(letter: str) -> tuple[str, ...]:
-    """Return the symbols of the matmul, those with 64-bit integers first."""
+    """Return the names of the matmul function, those of libraries with 64-bit integers first."""
     wide = (f"scipy_cblas_{letter}gemm64_", f"cblas_{letter}gemm64_")
     return (*wide, f"cblas_{letter}gemm", f"scipy_cblas_{letter}gemm")

@@ -1,4 +1,4 @@
-"""Evaluation of sizes that are written as text: integer expressions over dims."""
+"""Evaluation of size formulas: integer expressions over dims, as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def evaluate_all(steps: Sequence[str], texts: Sequence[str], dims: Mapping[str, 
     """Return the values of formulas over dims and over the names of ``steps``: ``name = text``.
 
     Raises:
-        ZeroDivisionError: a formula that divides by zero for these dims.
+        ZeroDivisionError: a formula divides by zero for these dims.
     """
     known = _after(steps, dims)
     return [int(value_of(_parsed(text), known)) for text in texts]
@@ -52,8 +52,8 @@ def evaluate_all(steps: Sequence[str], texts: Sequence[str], dims: Mapping[str, 
 def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int | None]:
     """Return the values of dims and steps; None for a step that divides by zero.
 
-    Such a step is an error only where a formula reads it: a formula may do so under a condition
-    that does not hold. A step that reads an undefined step is undefined itself.
+    A step that reads an undefined step is also undefined. An undefined step raises an error only if
+    a formula evaluates it: a formula may contain the step in a branch that is not taken.
     """
     known: dict[str, int | None] = dict(dims)
     for step in steps:
@@ -74,8 +74,8 @@ def value_of(node: ast.expr, dims: Mapping[str, int | None]) -> Any:
     """Return the value of a parsed formula over dims.
 
     Raises:
-        ValueError: an operation other than arithmetic.
-        ZeroDivisionError: a division by zero, or a dim whose value is None because of one.
+        ValueError: the formula contains an operation other than arithmetic.
+        ZeroDivisionError: the formula divides by zero, or reads a value that is None.
     """
     if isinstance(node, ast.Constant):
         return node.value

@@ -1,24 +1,25 @@
-"""Inputs of the step of a language model, by which its programs are recognized."""
+"""Input names of one step of a language model; a program with these inputs is such a step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Inputs of a step, all of integers ``[batch, tokens]``: tokens, whether each is read, its
-#: position.
+#: Inputs of a step, integers ``[batch, tokens]``: tokens, the attention mask, and positions.
 IDS, MASK, POSITIONS = "ids", "mask", "positions"
-#: Inputs that results extend along an axis. The first is the mask of the tokens that were read.
+#: Prefix of the inputs that are caches, which the step extends along an axis. The first cache is the
+#: attention mask of the tokens that were read.
 PAST = "past_"
-#: Inputs that results replace: states of a fixed size, which are zero at first.
+#: Prefix of the inputs that are recurrent states of a fixed size. They are initially zero, and
+#: results replace them.
 RECURRENT = "recurrent_"
 
 
 def is_step(inputs: Sequence[tuple[str, int, str]], results: Sequence[tuple[int, str]]) -> bool:
-    """Return whether a program has the inputs and the scores of a step.
+    """Return whether a program has the inputs and the logits of a step.
 
     Args:
-        inputs: (name, rank, dtype) of each.
-        results: (rank, dtype) of each; the first are the scores ``[batch, vocabulary]``.
+        inputs: (name, rank, dtype) of each input.
+        results: (rank, dtype) of each result; the first are the logits ``[batch, vocabulary]``.
     """
     found = {name: (rank, dtype) for name, rank, dtype in inputs}
     integers = all(found.get(name) == (2, "int64") for name in (IDS, MASK, POSITIONS))

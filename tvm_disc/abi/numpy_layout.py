@@ -6,7 +6,7 @@ from __future__ import annotations
 OBJECT_TYPE, DATA, NDIM, SHAPE, DTYPE, FLAGS = 8, 16, 24, 32, 56, 64
 DTYPE_ORDER, DTYPE_NUMBER = 26, 28
 LENGTH = 16
-# byte offsets in the description of the interpreter
+# Byte offsets in the two words about the interpreter, which callers pass.
 ARRAY_TYPE, ITEMS = 0, 8
 CONTIGUOUS_AND_ALIGNED = 0x101
 NATIVE_ORDERS = (ord("="), ord("|"))

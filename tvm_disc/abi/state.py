@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# in 64-bit words
+# Offsets in 64-bit words.
 CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
 MUTEX_WORDS = 8
 # number of threads that a kernel may use
@@ -10,14 +10,14 @@ THREADS = 6
 # address of the process's thread pool (``abi.threads``), or 0
 HOME = 7
 KEPT_BLOCKS = 16
-# results: limit and current size of the cache in bytes, and the next entry to evict
+# Cache of results: its limit and current size in bytes, and the next entry to evict.
 RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
 RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
-KEPT_RESULTS = 64  # a decoder step has two per layer
+KEPT_RESULTS = 64  # entries of the cache of results; a decoder step has two results per layer
 STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
 # For GPU programs: whether the device is open, its context, the module and its functions, the
 # address of the constants, the deleter of results, the compute capability (90 for 9.0), and the
-# driver's functions.
+# addresses of the driver's functions.
 DEVICE = STATE_WORDS
 OPENED, CONTEXT, MODULE, FUNCTIONS, DEVICE_CONSTANTS, RELEASE, CAPABILITY, CALLS = (
     DEVICE + k for k in range(8)
@@ -64,8 +64,8 @@ GRAPH_CALLS = (
     "cuGraphLaunch",
     "cuStreamWaitEvent",
 )
-# CUDA graphs: their address, the number of calls that used one, graphs made, graphs evicted, and
-# updates of node arguments.
+# CUDA graphs: the address of their list, and the numbers of calls that used a graph, of graphs
+# made, of graphs evicted, and of updates of node arguments.
 GRAPHS = CALLS + len(DRIVER_CALLS) + len(GRAPH_CALLS)
 GRAPH_USES, GRAPHS_MADE, GRAPHS_EVICTED, GRAPH_UPDATES = (GRAPHS + 1 + k for k in range(4))
 GRAPH_MUTEX = GRAPHS + 5

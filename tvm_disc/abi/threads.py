@@ -4,39 +4,42 @@ The *home* is allocated by the first program of a process and never freed. It co
 separate region that the system zeroes in the child of a fork, so that the child starts without
 workers.
 
-A slot is one launch. Its ticket contains ``generation, next part, parts`` (32, 16, 16 bits); parts
-are claimed by updates of this word only. A slot becomes free when all its parts are done.
-Generations do not repeat, so a late worker finds nothing to claim, and accesses no other memory.
+A slot holds one launch. Its ticket is a word of ``generation, next part, parts`` (32, 16, 16 bits).
+A thread claims a part by an atomic update of this word only. A slot becomes free when all its parts
+are done. Generations do not repeat, so a late worker finds no part to claim, and accesses no other
+memory of the slot.
 """
 
 from __future__ import annotations
 
-# registered name of the home; versions with different layouts have different names
+# Registered name of the home. Every change of the layout needs a new name, as a process may load
+# programs of several versions.
 NAME = "tvm_disc.threads.2"
 
-# The home: code of workers and of launches, and the owning process if the system does not zero the
-# pool.
+# Words of the home: code of workers and of launches, and the process that owns the pool. The latter
+# is used if the system does not zero the pool after a fork.
 WORKER, PROCESS, LAUNCH_CODE = 0, 1, 2
-# pages have up to 64 KiB
+# alignment of the pool: pages have up to 64 KiB
 PAGE_BYTES = 1 << 16
 HOME_BYTES = 2 * PAGE_BYTES
 
 # The pool. Words with different writers are on different cache lines.
 READY, WORKERS, CORES, QUOTA = 0, 1, 2, 3
-MASK = 8  # cores of the last caller that checked, MASK_WORDS words
+MASK = 8  # affinity mask of the last caller that checked it, MASK_WORDS words
 MASK_WORDS = 16  # size of the C library's cpu_set_t
 SIGNAL = 24  # counts launches; idle workers poll it
 SPINNING, PARKED = 32, 33  # workers that poll SIGNAL, and workers that sleep
 ACTIVE = 40  # active calls of programs
 STARTED = 41  # workers that have a record
 BLIND = 42  # set if the system does not report affinity
-# Earliest time of the next wake, and the pause after it; the time until which launches run alone;
-# in nanoseconds. The factor of the next such duration.
+# In nanoseconds: earliest time of the next wake, the pause after it, and the time until which
+# launches use only the calling thread; then the factor of the next duration of this kind.
 NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, FACTOR, LAUNCHES = 48, 49, 50, 51, 52
-# Cost of the last wake for its caller, the time that workers saved since then, and the time that
-# they saved since a part was last held up; in nanoseconds.
+# In nanoseconds: time that the last wake took in its caller, time that workers saved since then,
+# and time that they saved since a worker last delayed a launch.
 WAKE_COST, GAIN, SAVED = 53, 54, 55
-# Counters of launches: with parts run by workers, delayed by a worker, that woke workers.
+# Counters: launches with parts run by workers, launches delayed by a worker, launches that woke
+# workers.
 HELPED, HELD_UP, WOKEN = 56, 57, 58
 SLOTS = 64
 SLOT_COUNT, SLOT_WORDS = 16, 16

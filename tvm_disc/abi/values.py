@@ -59,7 +59,9 @@ class ConstructorValue:
 
 
 def _pairs(a: object, b: object) -> list[tuple[object, object]] | None:
-    """Return the pairs that must be equal for ``a`` and ``b`` to be equal; None if they differ."""
+    """Return the pairs of parts that must be equal for ``a`` and ``b`` to be equal; None if ``a``
+    and ``b`` already differ.
+    """
     if isinstance(a, ConstructorValue) and isinstance(b, ConstructorValue):
         if a.name != b.name or len(a) != len(b):
             return None
@@ -92,7 +94,9 @@ def from_list(items: Sequence[object], cons: str = "Cons", nil: str = "Nil") -> 
 
 
 def to_list(value: ConstructorValue) -> list[object]:
-    """Return the elements of a linked list, whose nodes have an element and a rest."""
+    """Return the elements of a linked list, whose nodes have two fields: an element and the
+    rest.
+    """
     items: list[Any] = []
     if not isinstance(value, ConstructorValue):
         raise BadInput(f"to_list: expected a ConstructorValue, found {shown(value)}")

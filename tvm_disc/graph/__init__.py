@@ -1,1 +1,1 @@
-"""Nodes of a fused group, core operators and their traits, shared by passes and templates."""
+"""The graph of nodes, and the core operators with their properties, for passes and templates."""

@@ -6,8 +6,8 @@
     result  = matmul(weights, V)
 
 The parts are recognized by their operators and data flow, for all front ends. Views that keep the
-last two axes may occur anywhere, and operands of the chain may be broadcast. Inner values must not
-be used outside, because the kernel never stores them completely.
+last two axes may occur anywhere, and operands of the chain may be broadcast. Operators outside of
+the attention must not use its intermediate values, because the kernel never stores them completely.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.shape import Solver
 
 DTYPES = ("float16", "float32", "float64")
-# The kernel's running maximum relies on exp(a - c) = exp(a - b) * exp(b - c).
+# Only exp is accepted: the kernel's running maximum relies on exp(a - c) = exp(a - b) * exp(b - c).
 _QUOTIENT, _PRODUCT, _EXP, _SHIFT, _MAX, _SUM = (
     f"relax.{n}" for n in ("divide", "multiply", "exp", "subtract", "max", "sum")
 )
@@ -37,11 +37,11 @@ class Attention:
     Attributes:
         scores: the matmul of queries and keys.
         masked: the softmax's operand; ``scores`` itself if ``chain`` is empty.
-        chain: the nodes after ``scores`` up to ``masked``, in program order.
+        chain: the nodes after ``scores`` up to and including ``masked``, in program order.
         softmax: the nodes of the softmax, the maximum first.
         views: the views between the softmax and ``result``, and roundings to bfloat16.
-        guard: nodes that replace NaN weights by 0, as in attention exported by PyTorch: rows that
-            see no key become zeros. Empty if there are none.
+        guard: nodes that replace NaN weights by 0, as in attention exported by PyTorch: rows whose
+            keys are all masked become zeros. Empty if there are none.
         result: the matmul of weights and values.
     """
 
@@ -60,7 +60,9 @@ class Attention:
 
 
 def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
-    """Return the attention that ends in matmul ``result``; None if its operand is not a softmax."""
+    """Return the attention whose last matmul is ``result``; None if no operand of ``result`` is a
+    softmax; a WhyNot if the softmax is not part of a supported attention.
+    """
     views: list[Node] = []
     guard: tuple[Node, ...] = ()
     weights = result.inputs[0]
@@ -85,9 +87,7 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
 
 
 def _rounds(node: Node) -> bool:
-    """Return whether a node only rounds to bfloat16; inside a kernel the weights are not
-    rounded.
-    """
+    """Return whether a node only rounds to bfloat16. The attention kernel omits this rounding."""
     return node.op == "relax.astype" and node.dtype == BFLOAT16
 
 
@@ -141,7 +141,9 @@ def _is_one(node: Node) -> bool:
 
 
 def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
-    """Return the only matmul that reaches ``masked`` element-wise, and the path; or a reason."""
+    """Return the matmul from which an element-wise chain leads to ``masked``, and the nodes of the
+    chain. If there is not exactly one, return the reason as text.
+    """
     ends: dict[Node, None] = {}
     reaches: dict[Node, bool] = {}
 
@@ -166,8 +168,8 @@ def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
 
 
 def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
-    """Return whether elements keep their index in the last two axes, and their batch index in
-    row-major order.
+    """Return whether each element of ``source`` has the same index in the last two axes of
+    ``node``, and the same linear index over the batch axes.
     """
     if min(len(source.shape), len(node.shape)) < 2:
         return False
@@ -216,8 +218,8 @@ def feeds_scores(found: Attention, node: Node, inside: Callable[[Node], bool]) -
 
 
 def is_lanewise(node: Node) -> bool:
-    """Return whether an element-wise node can be computed with vectors, with some lanes out of
-    bounds.
+    """Return whether an element-wise node can be computed with vectors of which some lanes are out
+    of bounds.
     """
     if node.cls is not OpClass.ELEMWISE:
         return False

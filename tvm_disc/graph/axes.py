@@ -36,7 +36,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
 
 
 def is_contiguous(node: Node) -> bool:
-    """Return whether the reduced axes are adjacent, ignoring dims of literal 1 between them."""
+    """Return whether the reduced axes are adjacent; literal dims of 1 between them are ignored."""
     shape, axes = node.inputs[0].shape, reduced_axes(node)
     if not axes:
         return True
@@ -44,8 +44,8 @@ def is_contiguous(node: Node) -> bool:
 
 
 def cofactor(size: Expr, symbols: Sequence[Var], solver: Solver) -> Expr | None:
-    """Return c, free of ``symbols``, such that a size is c times their product; None if there is
-    none.
+    """Return an expression c without ``symbols``, such that ``size`` is c times their product; None
+    if there is no such c.
     """
     one = tirx.IntImm("int64", 1)
 

@@ -44,12 +44,12 @@ class CoreOp:
     operations.
 
     Attributes:
-        weighted: whether it is a window with weights: a convolution, not pooling.
-        shifts: 1 if it adds its second operand to its first, -1 if it subtracts it.
-        scales: whether it multiplies its operands.
-        expands: whether it dequantizes a weight matrix, which a GEMM does while it packs.
-        extends: whether it writes into the memory of its first operand, which is its result.
-        rounds: whether it rounds rows to int8, which a GEMM does while it copies them.
+        weighted: whether the operator is a convolution, which has weights, unlike pooling.
+        shifts: 1 for addition of the second operand, -1 for subtraction, else 0.
+        scales: whether the operator multiplies its operands.
+        expands: whether the operator dequantizes a weight matrix; a GEMM does this while packing.
+        extends: whether the result is the first operand, updated in place.
+        rounds: whether the operator rounds rows to int8; a GEMM does this while it copies rows.
     """
 
     name: str

@@ -23,7 +23,7 @@ from tvm_disc.typing import Binding, Call, Expr, TVMType, Var
 Dim: TypeAlias = Any  # an int64 PrimExpr
 
 BYTES = ("int8", "uint8")
-CENTRED = "int16"  # type of a byte less a zero point
+CENTRED = "int16"  # type of `byte - zero point`
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class Node:
 
     ``inputs`` are the tensor operands in order; scalar operands (slice bounds, target shapes, clip
     limits) are in ``prims``. ``shape`` is a tuple of int64 expressions. ``after`` are the nodes
-    that read, from data, the symbols that this node uses.
+    that define symbols which this node uses, by reading them from tensor data.
     """
 
     op: str
@@ -62,7 +62,7 @@ class Node:
 
     @property
     def weighted(self) -> bool:
-        """Whether it is a convolution, whose second operand contains the window's weights."""
+        """Whether the node is a convolution, whose second operand is the weights."""
         row = CORE.get(self.op)
         return row is not None and row.weighted
 
@@ -83,7 +83,7 @@ class Node:
 
     @property
     def is_scalar_const(self) -> bool:
-        """Whether it is a literal of one element, which kernels embed."""
+        """Whether the node is a literal of one element, which kernels embed."""
         return self.value is not None and self.value.size == 1
 
     def __repr__(self) -> str:
@@ -201,8 +201,8 @@ def is_one(dim: object) -> bool:
 
 
 def zero_point(node: Node) -> tuple[Node, int] | None:
-    """Return (bytes, zero point) of a value ``cast(bytes) - zero point``, or None if it is another
-    value, or if no byte is the zero point.
+    """Return (bytes, zero point) if a value is ``cast(bytes) - zero point`` and the zero point is
+    in the range of the byte type; else None.
     """
     if node.row is None or node.row.shifts >= 0 or node.dtype != CENTRED:
         return None
@@ -217,8 +217,8 @@ def zero_point(node: Node) -> tuple[Node, int] | None:
 
 
 def widened_from(node: Node) -> Node | None:
-    """Return the value in bytes from which a value is computed by casts, and by literals that are
-    subtracted, added or multiplied; None if there is none.
+    """Return the int8 or uint8 value from which a node is computed by casts and by addition,
+    subtraction or multiplication of literals; None if there is none.
     """
     while node.row is not None and node.dtype not in BYTES:
         if node.op == "relax.astype":
@@ -252,9 +252,8 @@ class Rounded:
 
 
 def rounded_quotient(node: Node) -> Rounded | None:
-    """Return the parts of a quantization before its conversion to integers, or None.
-
-    The limits are integers on both sides.
+    """Return the parts of a quantization before its conversion to an integer type, or None if the
+    node is something else. The limits ``least`` and ``most`` must be finite integers.
     """
     source, least, most = clamped(node)
     if not (math.isfinite(least) and math.isfinite(most) and least <= most):
@@ -275,7 +274,9 @@ def rounded_quotient(node: Node) -> Rounded | None:
 
 
 def clamped(node: Node) -> tuple[Node, float, float]:
-    """Return (x, low, high) of a value that literals limit, in any order; infinite without."""
+    """Return (x, low, high) of a value that is x clamped to literals, by any sequence of clips; a
+    missing limit is infinite.
+    """
     low, high = -math.inf, math.inf
     while (ends := _ends_of(node)) is not None:
         # The inner limits apply first: clamp(clamp(x, a, b), low, high).
@@ -298,8 +299,8 @@ def _ends_of(node: Node) -> tuple[float, float] | None:
 
 
 def before_bytes(node: Node) -> tuple[Node, int] | None:
-    """Return (integers in float32, zero point) if a value is those numbers, converted to bytes
-    and back in this kernel, less the zero point.
+    """Return (x, zero point) if a node converts float32 integers x to bytes and back, and then
+    subtracts the zero point; else None.
     """
     x, zero = node.inputs[0], 0
     if x.op == "relax.subtract" and x.inputs[1].is_scalar_const:
@@ -317,7 +318,9 @@ def before_bytes(node: Node) -> tuple[Node, int] | None:
 
 
 def _is_whole(node: Node, limits: tuple[float, float]) -> bool:
-    """Return whether a float is a rounded number, limited to a range by literals."""
+    """Return whether a float node is a rounded number that literals clamp to the range
+    ``limits``.
+    """
     if node.op in ("relax.maximum", "relax.minimum") and node.inputs[1].is_scalar_const:
         end = scalar_of(node.inputs[1])
         if node.op == "relax.minimum":

@@ -14,8 +14,8 @@ def statistics() -> dict[str, int]:
 
     Current state: number of started ``workers``, ``cores`` that callers and workers may use
     together, ``spinning`` and ``parked`` workers, ``active`` calls. Totals: ``launches``, launches
-    in which workers ``helped``, launches that a worker delayed (``held_up``), launches that
-    ``woke`` workers, and the number of ``woken`` workers.
+    in which workers ``helped``, launches that a worker delayed (``held_up``), and launches that
+    woke workers (``woken``).
     """
     address = tvm_ffi.get_global_func(threads.NAME, allow_missing=True)
     if address is None:

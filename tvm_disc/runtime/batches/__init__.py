@@ -1,1 +1,1 @@
-"""Batches of the caller."""
+"""Forms of batches that callers can pass."""

@@ -1,4 +1,4 @@
-"""Ragged batches of the caller: items of different lengths, packed with offsets."""
+"""Ragged batches: items of different lengths, packed into one tensor with offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ragged:
 
     Attributes:
         values: the rows of all items, ``[t, ...]``, a tensor of any library.
-        offsets: int64, one more than items; the first is 0, the last is t.
+        offsets: int64, one element more than there are items; the first is 0, the last is t.
 
     Examples:
         >>> batch = tvm_disc.Ragged.pack([first, second])
@@ -50,10 +50,11 @@ class Ragged:
 
     @classmethod
     def pack(cls, items: Sequence[Argument]) -> Ragged:
-        """Return the items, tensors that differ in axis 0 only, in one block.
+        """Return the items as one batch; their shapes may differ only in axis 0.
 
         Raises:
-            BadInput: there is none, or their shapes or libraries differ.
+            BadInput: there is no item, their shapes differ in other axes, or they are tensors of
+                different libraries.
         """
         return _packed("Ragged.pack", items, None, None)
 
@@ -93,7 +94,7 @@ def _torch(values: Rows) -> TorchTensor:
 
 
 class RaggedCalls:
-    """Packs the ragged inputs of a program, and gives offsets to its results.
+    """Packs the ragged inputs of a program, and adds offsets to its ragged results.
 
     Attributes:
         names: the inputs of a call, without offsets.
@@ -117,7 +118,9 @@ class RaggedCalls:
         kwargs: Mapping[str, Argument],
         out: object,
     ) -> object:
-        """Return the results of ``run``, those with ragged rows as :class:`Ragged`."""
+        """Call the program by ``run`` and return its results; ragged results become
+        :class:`Ragged`.
+        """
         if out is not None:
             raise BadInput("out: a ragged program allocates its results")
         flat = self.flatten(args, kwargs)
@@ -125,7 +128,7 @@ class RaggedCalls:
         made: Rows = run(flat)
         tree = self._tree
         if self._computed:
-            # The last results are the offsets of derived lengths.
+            # The last results are offsets that the program computed from those of the inputs.
             made, computed = made[: len(self._results)], made[len(self._results) :]
             given.update(zip(self._computed, computed, strict=True))
             tree = 0 if len(made) == 1 else list(range(len(made)))
@@ -139,9 +142,9 @@ class RaggedCalls:
         return tuple([self._nested(r, t, given) for r, t in zip(result, tree, strict=True)])
 
     def flatten(self, args: Arguments, kwargs: Mapping[str, Argument]) -> Arguments:
-        """Return the program's inputs: packed values, and offsets.
+        """Return the program's inputs: packed values and offsets.
 
-        Values and offsets that are given separately are returned unchanged.
+        If values and offsets are separate arguments, they are returned unchanged.
 
         Raises:
             BadInput: an input is missing or unknown, or the lengths of inputs differ.
@@ -163,7 +166,7 @@ class RaggedCalls:
         return tuple([given[name] for name in self._flat])
 
     def _batch(self, name: str, value: Rows) -> Ragged:
-        """Return a ragged input in any of its forms."""
+        """Return the ragged batch that an argument, in any of the accepted forms, represents."""
         dims, dtype = self._inputs[name]
         if isinstance(value, Ragged):
             return value
@@ -193,7 +196,7 @@ def _lengths(offsets: np.ndarray) -> str:
 def _packed(
     where: str, items: Sequence[Argument], rest: Sequence[str] | None, dtype: str | None
 ) -> Ragged:
-    """Return a list of tensors as one block."""
+    """Return a list of tensors as a ragged batch."""
     if not items:
         known = rest is not None and all(d.isdecimal() for d in rest)
         if not known or rest is None or dtype is None:

@@ -10,20 +10,20 @@ import numpy as np
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.typing import Array
 
-ROUNDING = 16  # differences of floats are accepted up to this multiple of their epsilon
+ROUNDING = 16  # float differences up to this multiple of the type's epsilon are accepted
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of a program beside those of one reference.
+    """Result of the comparison of a program with one reference.
 
     Attributes:
         reference: the reference's name.
         error: largest difference, relative to the largest element of the reference; infinity if
             shapes, dtypes, integers, NaN or infinities differ; None if it was not compared.
-        result: the result with this difference, such as ``result 0: float32[7, 8]``.
+        result: the result that has this difference, such as ``result 0: float32[7, 8]``.
         equal: whether the difference is accepted.
-        why: the reason for which it was not compared.
+        why: the reason why the reference was not compared.
     """
 
     reference: str
@@ -47,7 +47,7 @@ class WrongKernel:
         kernel: its name, as ``explain()`` prints it.
         call: position among the kernel calls of the main function.
         operators: the operators that it computes.
-        place: the model's operator of its result, by the name that the model gives it.
+        place: the model's operator that computes the kernel's result, by its name in the model.
         comparison: the difference.
     """
 
@@ -67,12 +67,13 @@ class WrongKernel:
 
 @dataclass(frozen=True)
 class Verified:
-    """What ``Executable.verify`` found; true if there is a comparison, and none differs.
+    """The outcome of ``Executable.verify``; true as a bool if at least one reference was compared,
+    and no comparison has a difference.
 
     Attributes:
         comparisons: one per reference.
-        kernel: the first kernel that differs; None if there is none.
-        notes: sentences about what was not compared, or about the cause of a difference.
+        kernel: the first kernel whose result is wrong; None if there is none.
+        notes: sentences about results that were not compared, or the cause of a difference.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -98,7 +99,7 @@ def compared(
     for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
         size = difference(a, b)
         fits = size <= accepted(a, tolerance)
-        # A difference that is not accepted counts more than a larger one that is.
+        # A difference above its tolerance is reported before a larger one within its tolerance.
         if (not fits, size) > (not equal, worst):
             worst, where = size, f"result {k}: {a.dtype}[{', '.join(map(str, a.shape))}]"
         equal = equal and fits
@@ -106,10 +107,12 @@ def compared(
 
 
 def accepted(array: Array, tolerance: float) -> float:
-    """Return the accepted difference of an array: at least its type's rounding."""
+    """Return the accepted difference for an array: ``tolerance``, or the rounding error of its
+    dtype if that is larger.
+    """
     if array.dtype.kind in "biu":
         return 0.0
-    wide = array.dtype.name == "bfloat16"  # NumPy does not know its epsilon
+    wide = array.dtype.name == "bfloat16"  # NumPy has no epsilon for it
     eps = 2.0**-7 if wide else float(np.finfo(array.dtype).eps)
     return max(float(tolerance), ROUNDING * eps)
 
@@ -144,7 +147,7 @@ def comparing(
     """Return the function that compares a program with references.
 
     Raises:
-        Unsupported: there is none, or the program takes or returns data types.
+        Unsupported: the program was loaded, or takes or returns data types.
     """
     if verifies is None:
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""Functions between callers and a program's main function."""
+"""Observers: functions that are called in place of a program's main function, and call it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_disc.support.locks import Lock
 Main: TypeAlias = Callable[..., Any]
 #: Returns a function that calls ``main`` with the same arguments.
 Entry: TypeAlias = Callable[[Main], Main]
-#: The main function, the one for NumPy arrays, and the cache of result shapes.
+#: The main function, the function for NumPy arrays, and the cache of result shapes.
 Entries: TypeAlias = tuple[Main, Callable[..., int], dict[tuple[Any, ...], Any]]
 
 

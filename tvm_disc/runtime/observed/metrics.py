@@ -72,7 +72,7 @@ class Metrics:
         self.name, self.sample = name, integer("sample", sample, 0, MOST)
         self._observed, self._memory, self._read = observed, memory, read
         self._inputs = len(manifest["inputs"])
-        self._room = max(64, 4 * len(manifest["launches"]))  # events of a sampled call
+        self._room = max(64, 4 * len(manifest["launches"]))  # capacity of a record, in events
         self._lock, self._stack = Lock(), ExitStack()
         self._counts = [0] * (len(BUCKETS) + 1)
         self._seconds, self._calls = 0.0, 0
@@ -102,7 +102,7 @@ class Metrics:
 
     @property
     def variants(self) -> dict[tuple[str, str], int]:
-        """Calls by (kernel, variant), in the sampled calls of the program."""
+        """The number of launches by (kernel, variant) in the sampled calls of the program."""
         with self._lock:
             return dict(self._variants)
 

@@ -37,7 +37,7 @@ class RecordedCall:
     """One call of a file.
 
     Attributes:
-        inputs: by the program's input names.
+        inputs: the inputs by name.
         results: the flat results; None if they were not recorded.
         seconds: the time that the call took.
     """
@@ -89,7 +89,7 @@ class _CallLog:
         def call(*args: Any) -> Any:
             if len(self.calls) >= self.limit or isinstance(args[-1] if args else None, int):
                 return main(*args)
-            inputs = [_copy(a) for a in args[:count]]  # the program may write into them
+            inputs = [_copy(a) for a in args[:count]]  # the program may write to its inputs
             start = time.perf_counter()
             made = main(*args)
             seconds = time.perf_counter() - start
@@ -100,7 +100,7 @@ class _CallLog:
         return call
 
     def write(self, inputs: Sequence[Array], results: list[Array] | None, seconds: float) -> None:
-        """Append a call, unless there are enough."""
+        """Append a call, unless the file already contains the maximum number of calls."""
         with self.lock:
             number = len(self.calls)
             if number >= self.limit:
@@ -117,7 +117,7 @@ class _CallLog:
             self.calls.append({"seconds": seconds, "results": kept, "dtypes": dtypes})
 
     def finish(self) -> None:
-        """Write the index."""
+        """Write ``calls.json``, the index of the calls."""
         index = {"inputs": self.names, "calls": self.calls}
         self.file.writestr(INDEX, json.dumps(index))
 

@@ -1,7 +1,8 @@
 """Description of a program as one self-contained HTML page.
 
 All text is generated here, so that the page is readable without its script. The script draws arrows
-between calls, searches, and opens and closes sections. The templates are beside this file.
+between calls, searches, and opens and closes sections. The templates are in the folder of this
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEADINGS = {  # section of the description of shapes -> its heading, and its tab
     "guards": ("Guards: conditions that every call checks", ""),
 }
 COLUMNS = ("kernel", "share", "us", "quartiles", "calls", "GB/s", "GFLOP/s", "limit", "variant")
-SHORT = 110  # characters of a call's operators while it is closed
+SHORT = 110  # maximum characters of a call's operators while its section is closed
 _REASON = re.compile(r"^(.*?)\s{2,}\[(.*)\]$", re.DOTALL)
 
 
@@ -157,7 +158,7 @@ def _anchor(name: str) -> str:
 def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
     name, notes = kernel["name"], dict(kernel["notes"])
     if kernel.get("choice"):
-        notes.pop("variant", None)  # the tree shows it
+        notes.pop("variant", None)  # the table of the dispatch tree shows the variants
     rows = "".join(
         f"<tr><th>{escape(str(key))}</th><td><pre>{escape(str(value))}</pre></td></tr>"
         for key, value in notes.items()
@@ -180,7 +181,7 @@ def _called(times: int) -> str:
 
 
 def _variants(choice: Mapping[str, object]) -> str:
-    """Return a decision tree as a table of sizes and variants."""
+    """Return a dispatch tree as a table of sizes and variants."""
     rows = decisions(choice)
     names = letters(rows)
     legend = "".join(
@@ -233,7 +234,9 @@ def _description(text: str) -> str:
 
 
 def _dim_row(item: Sequence[str]) -> str:
-    """Return a table row of a dim: its name, bounds and source, which two spaces separate."""
+    """Return a table row of a dim: its name, bounds and source, which two spaces separate in
+    ``item``.
+    """
     cells = re.split(r"\s{2,}", item[0], maxsplit=2)
     below = "".join(f"<br><small>{escape(line)}</small>" for line in item[1:])
     return (

@@ -10,15 +10,15 @@ LEAST = 3  # minimum calls of a layer; folding shorter layers saves no space
 
 @dataclass(frozen=True)
 class Layer:
-    """Consecutive calls; an empty name if they belong to no layer."""
+    """Consecutive kernel calls of one layer; the name is empty for calls outside of layers."""
 
     name: str
     calls: range
 
 
 def layers(kernels: Sequence[Hashable]) -> list[Layer]:
-    """Return the calls of a program, with the longest repeated sequence split into its
-    repetitions.
+    """Split the kernel calls of a program into layers, which are the repetitions of the longest
+    repeated sequence, and the calls before and after them.
     """
     begin, period, count = _longest(kernels)
     if count < 2:
@@ -33,8 +33,8 @@ def layers(kernels: Sequence[Hashable]) -> list[Layer]:
 
 
 def _longest(kernels: Sequence[Hashable]) -> tuple[int, int, int]:
-    """Return (begin, period, repetitions) covering the most calls, with the shortest period
-    among ties.
+    """Return (begin, period, repetitions) of the repeated sequence that covers the most calls;
+    among equals, of the sequence with the shortest period.
     """
     best, size = (0, 1, 1), len(kernels)
     for period in range(LEAST, size // 2 + 1):

@@ -11,7 +11,7 @@ from tvm_disc.runtime.calls import readable
 
 WIDTH, HEIGHT = 1000, 320  # size of the chart without its axes, in pixels
 LEFT, BELOW = 80, 24  # space for the axes, in pixels
-LINES = 4  # parts of the scale of bytes
+LINES = 4  # number of intervals of the bytes axis
 TICKS = 10  # maximum number of labels on the axis of calls
 UNKNOWN = "<p>The memory layout depends on run-time values.</p>"
 
@@ -43,7 +43,7 @@ def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) ->
 
 
 def _scales(steps: int, top: int) -> str:
-    """Return lines with numbers of bytes, and numbers of kernel calls below."""
+    """Return grid lines labelled with bytes, and labels of kernel calls below the chart."""
     found = []
     for k in range(LINES + 1):
         y = HEIGHT * (1 - k / LINES)
@@ -57,8 +57,8 @@ def _scales(steps: int, top: int) -> str:
 
 
 def placed(memory: Mapping[str, Any], dims: Mapping[str, int]) -> list[tuple[int, int]]:
-    """Return (offset, size) of every slot: directly above the highest slot that must be below
-    it.
+    """Return (offset, size) of every slot. A slot begins at the end of the highest slot among those
+    that must be placed below it.
     """
     slots: Sequence[Mapping[str, Any]] = memory["slots"]
     sizes = evaluate_all(memory["steps"], [slot["bytes"] for slot in slots], dims)

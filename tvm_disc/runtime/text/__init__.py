@@ -1,3 +1,3 @@
-"""Generation of text: words from scores, and models that keep what they have read."""
+"""Generation of text: choice of tokens from logits, and language models with caches."""
 
 from __future__ import annotations

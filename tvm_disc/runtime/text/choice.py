@@ -17,7 +17,8 @@ from tvm_disc.typing import Array
 __all__ = ["WordChoice", "highest", "most_probable"]
 
 BINS = 1024
-#: Tokens whose log probability is lower than the highest by more are in the last bin.
+#: The last bin contains all tokens whose log probability is lower than the highest by RANGE or
+#: more.
 RANGE = 32.0
 
 
@@ -26,11 +27,11 @@ class WordChoice:
     """How the next token is chosen from logits, in this order.
 
     Attributes:
-        repetition_penalty: logits of tokens that occurred are divided by it if they are positive,
-            and multiplied otherwise (Keskar et al., 2019); 1 changes nothing.
-        temperature: logits are divided by it; 0 takes the token with the highest logit.
-        top_k: keep the tokens with the ``top_k`` highest logits, and those that are equal to the
-            last of them; 0 keeps all.
+        repetition_penalty: for tokens that occurred before, positive logits are divided by this
+            number and negative ones multiplied (Keskar et al., 2019); 1 changes nothing.
+        temperature: divisor of the logits; 0 takes the token with the highest logit.
+        top_k: keep the tokens with the ``top_k`` highest logits, and tokens with the same logit as
+            the last of them; 0 keeps all.
         top_p: keep the most probable tokens until their probabilities add up to ``top_p`` (Holtzman
             et al., 2020); 1 keeps all.
 
@@ -51,8 +52,8 @@ class WordChoice:
             raise BadInput(f"top_k: expected 0 or a positive integer, found {shown(self.top_k)}")
 
     def choose(self, scores: Array, words: Array, random: np.random.Generator) -> Array:
-        """Return a token ``int64[b]`` for each row of ``scores[b, v]``; ``words`` are those that
-        occurred, ``[b, s]``.
+        """Return tokens ``int64[b]``, one for each row of the logits ``scores[b, v]``; ``words[b,
+        s]`` are the tokens that occurred before.
         """
         if self.repetition_penalty != 1.0:
             scores = self._penalized(scores, words)
@@ -62,7 +63,7 @@ class WordChoice:
         return np.array([self._drawn(*each) for each in zip(scores, draws, strict=True)], np.int64)
 
     def _penalized(self, scores: Array, words: Array) -> Array:
-        """Return a copy of the logits in which those of tokens that occurred are lower."""
+        """Return a copy of the logits in which tokens that occurred have lower logits."""
         scores = np.array(scores)
         for row, seen in zip(scores, words, strict=True):
             known = np.unique(seen)
@@ -75,7 +76,9 @@ class WordChoice:
         return scores
 
     def _drawn(self, scores: Array, draw: float) -> int:
-        """Return a token for a number ``draw`` of [0, 1), by the inverse of the distribution."""
+        """Return the token that a uniform number ``draw`` in [0, 1) selects, by inverse transform
+        sampling.
+        """
         top = scores.max()
         if not np.isfinite(top):
             highest_words = np.flatnonzero(scores == top)
@@ -95,23 +98,26 @@ class WordChoice:
 
 
 def _place(chances: Array, draw: float) -> int:
-    """Return the position that a number of [0, 1) selects among these chances."""
+    """Return the position at which the cumulative sum of ``chances`` exceeds ``draw`` times their
+    sum.
+    """
     sums = np.cumsum(chances, dtype=np.float64)
     return int(np.searchsorted(sums, draw * sums[-1], side="right"))
 
 
 def _bins(logs: Array) -> Array:
-    """Return the bin of each token; bin 0 has the highest logits. The highest is 0."""
+    """Return the bin of each token; bin 0 has the highest logits. ``logs`` are at most 0."""
     spread = max(min(RANGE, -float(logs.min(initial=0.0))), 1e-30)
     scaled = logs * logs.dtype.type(-BINS / spread)
     return np.asarray(np.minimum(scaled, BINS - 1), np.int64)
 
 
 def highest(logs: Array, count: int) -> Array:
-    """Return the positions of the ``count`` highest numbers, and of those equal to the last.
+    """Return the positions of the ``count`` highest numbers, and of all numbers equal to the lowest
+    of these.
 
     Args:
-        logs: at most 0, the highest is 0; may contain minus infinity.
+        logs: numbers of which the highest is 0; may contain minus infinity.
         count: 1 to ``len(logs)``.
     """
     bins = _bins(logs)
@@ -123,15 +129,15 @@ def highest(logs: Array, count: int) -> Array:
 
 
 def most_probable(logs: Array, chances: Array, share: float) -> Array:
-    """Return the positions of the most probable tokens, which add up to ``share`` of all.
+    """Return the positions of the most probable tokens, whose probabilities add up to ``share``.
 
-    A token is kept if the tokens before it add up to less than ``share``. Equal ones keep their
-    order.
+    A token is kept if the more probable tokens add up to less than ``share``. Tokens of equal
+    probability are in the order of their positions.
 
     Args:
         logs: as for :func:`highest`.
         chances: ``exp(logs)``.
-        share: of the sum of ``chances``, in (0, 1].
+        share: fraction of the sum of ``chances``, in (0, 1].
     """
     bins = _bins(logs)
     sums = np.bincount(bins, weights=chances, minlength=BINS).cumsum()

@@ -1,4 +1,6 @@
-"""Generation of tokens by a program that returns logits of the next one: greedy, or by sampling."""
+"""Generation of tokens, greedy or by sampling, with a program that returns the next token's
+logits.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tvm_disc.typing import Array
 
 __all__ = ["generate"]
 
-#: Maps new tokens to logits of the next.
+#: Maps new tokens to the logits of the next token.
 Step: TypeAlias = "Callable[[Array], Array]"
 
 
@@ -36,13 +38,13 @@ def generate(
     """Yield tokens ``int64[b]``, one for each row of a prompt, up to ``most`` times.
 
     Args:
-        model: what ``tvm_disc.language_model`` returns; or a function that maps new tokens
-            ``int64[b, s]`` to logits ``[b, s, v]`` or ``[b, v]`` and extends its caches by them,
-            such as ``lambda ids: state(ids=ids)``. The first call passes the prompt, later calls
+        model: a result of ``tvm_disc.language_model``; or a function such as ``lambda ids:
+            state(ids=ids)``, which maps new tokens ``int64[b, s]`` to logits ``[b, s, v]`` or ``[b,
+            v]`` and appends the tokens to its caches. The first call passes the prompt, later calls
             the last token of each row.
         prompt: ``ids[b, s]``; for a language model also a list of prompts of different lengths.
-        stop: tokens that end a row: it repeats its last token, and generation ends when every row
-            has ended.
+        stop: tokens that end a row. A row that has ended repeats its last token; generation ends
+            when all rows have ended.
         mask: the attention mask of a language model's prompt: 0 marks left padding.
         chunk: tokens of the prompt that one call reads, which limits temporary memory; 0 reads all.
         ahead: tokens that a language model generates in one native call before they are yielded; 0
@@ -129,7 +131,7 @@ def _in_parts(step: Step, chunk: int) -> Step:
 
 
 def _in_native_calls(begin: Callable[[], CompiledLoop], most: int, ahead: int) -> Iterator[Array]:
-    """Yield the tokens of a compiled loop, ``ahead`` of which are generated at once."""
+    """Yield the tokens of a compiled loop; one native call generates ``ahead`` tokens per row."""
     loop = begin()
     while most > 0 and not loop.ended:
         found = loop.run(min(ahead, most))
@@ -138,7 +140,7 @@ def _in_native_calls(begin: Callable[[], CompiledLoop], most: int, ahead: int) -
 
 
 class _Reader:
-    """A language model as a function of new tokens; the first call reads the prompt."""
+    """Calls a language model with new tokens; the first call reads the prompt."""
 
     def __init__(self, model: LanguageModel, mask: Array, chunk: int) -> None:
         self._model, self._mask, self._chunk = model, mask, chunk

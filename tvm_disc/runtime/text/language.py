@@ -26,9 +26,9 @@ class LanguageModel:
 
     Args:
         program: has the inputs ``ids``, ``mask`` and ``positions``, caches ``past_*`` if any, and
-            recurrent states ``recurrent_*`` if any. Results: logits ``[batch, vocabulary]`` of the
-            token after the last, and the new recurrent states.
-        positions: how many tokens a sequence may have; 0 if that is not limited.
+            recurrent states ``recurrent_*`` if any. Its results are the logits ``[batch,
+            vocabulary]`` of the next token, and the new recurrent states.
+        positions: maximum number of tokens of a sequence; 0 if there is no limit.
 
     Raises:
         BadInput: the program has other inputs.
@@ -60,9 +60,9 @@ class LanguageModel:
 
         Args:
             words: ``int64[batch, length]``.
-            mask: 0 where a token is padding, which precedes the tokens of its row.
-            chunk: tokens that a call of the program reads; 0 reads all at once. Programs with
-                recurrent states read one at a time.
+            mask: 0 for padding, which must be on the left of each row; 1 for tokens.
+            chunk: maximum number of tokens that one call of the program reads; 0 reads all at once.
+                Programs with recurrent states read one token per call.
         """
         state = LanguageState(self, len(words))
         step = 1 if self.one_by_one else (chunk or words.shape[1])
@@ -73,7 +73,9 @@ class LanguageModel:
         return state, scores
 
     def check(self, words: Array, mask: Array, most: int) -> None:
-        """Raise BadInput if a token is not in the vocabulary, or a text would be too long."""
+        """Raise BadInput if a token is not in the vocabulary, or if a sequence would exceed the
+        limit of positions.
+        """
         outside = words[((words < 0) | (words >= self.vocabulary)) & (mask != 0)]
         if len(outside):
             raise BadInput(
@@ -95,7 +97,7 @@ class LanguageModel:
 
 
 class LanguageState:
-    """What a language model keeps of the tokens that it has read, for a batch of sequences."""
+    """Caches and recurrent states of a language model, for the tokens that a batch has read."""
 
     def __init__(self, model: LanguageModel, batch: int) -> None:
         program, sizes = model.program, {}
@@ -104,17 +106,17 @@ class LanguageState:
         self._caches = program.state(**sizes) if model._batch else None
         self._call = program if self._caches is None else self._caches
         self._recurrent = model._states(batch)
-        self._read = np.zeros((batch, 1), np.int64)  # words of each row
+        self._read = np.zeros((batch, 1), np.int64)  # number of read tokens per row
 
     def __call__(self, words: Array, mask: Array | None = None) -> Array:
         """Read tokens ``[batch, length]``, and return the logits ``[batch, vocabulary]`` of the
-        next.
+        next token of each row.
         """
         mask = np.ones(words.shape, np.int64) if mask is None else mask
         found = self._call(**self._given(words, mask))
         self._read = self._read + mask.sum(1, keepdims=True)
         scores, *states = found if self._recurrent else [found]
-        # A row that has only read padding is at its start.
+        # A row that has read only padding keeps its initial recurrent state, which is zero.
         started = self._read[:, 0] > 0
         for name, state in zip(self._recurrent, states, strict=True):
             made = np.array(state)
@@ -128,12 +130,13 @@ class LanguageState:
         most: int,
         steps: Callable[[dict[str, Array], dict[str, int]], int],
     ) -> None:
-        """Let a function run up to ``most`` steps, each on one word of each row.
+        """Prepare the inputs, and call ``steps``, which runs up to ``most`` steps of one token per
+        row.
 
         Args:
-            given: the inputs ``ids``, ``mask`` and ``positions``, which this fills.
-            steps: is passed all inputs by name, and the number of rows of each cache; it returns
-                the number of steps, and replaces the recurrent states that it was passed.
+            given: the inputs ``ids``, ``mask`` and ``positions``; ``positions`` is filled here.
+            steps: receives all inputs by name, and the number of rows of each cache. It replaces
+                the recurrent states in the inputs, and returns the number of steps.
         """
         given[POSITIONS][...] = self._read
 
@@ -169,14 +172,14 @@ class LanguageState:
 def padded(prompt: Prompts, mask: Array | None) -> tuple[Array, Array]:
     """Return prompts ``int64[batch, length]`` with padding on the left, and their mask.
 
-    Padding repeats the first word of its row, so that no other word occurs.
+    Padding repeats the first token of its row, so that no additional token counts as occurred.
 
     Args:
         prompt: an array ``[batch, length]``, or a sequence of prompts of any lengths.
-        mask: 0 where a word of an array is padding; only on the left.
+        mask: 0 for tokens of an array that are padding, which must be on the left.
 
     Raises:
-        BadInput: a prompt that is empty or not of integers, or a wrong mask.
+        BadInput: a prompt is empty or has other elements than integers, or the mask is wrong.
     """
     rows = list(_rows(prompt))
     length = max(map(len, rows), default=1)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tvm_disc.runtime.executable import Executable
     from tvm_disc.runtime.text.language import LanguageState
 
-#: A native call ends after this time, so that Python handles signals.
+#: Time limit of a native call, in seconds: Python handles signals only between native calls.
 SECONDS = 0.1
-#: Tokens for which there is always memory.
+#: Minimum number of tokens for which a native call reserves memory.
 FEW = 64
 
 
@@ -36,12 +36,12 @@ class CompiledLoop:
     """Generates tokens from a state that has read a prompt.
 
     Args:
-        state: reads the generated tokens, each when the one after it is generated.
-        program: contains the loop, see :func:`has_loop`.
-        scores: of the next token, ``float32[batch, vocabulary]``.
+        state: reads the generated tokens; a token is read when the next one is generated.
+        program: a program that contains the loop, see :func:`has_loop`.
+        scores: logits of the next token, ``float32[batch, vocabulary]``.
         rule: how tokens are chosen.
         stop: tokens that end a row.
-        random: draws a number for each row and token.
+        random: draws one number for each row and token.
         prompt: ``int64[batch, length]``.
     """
 
@@ -92,11 +92,13 @@ class CompiledLoop:
         )
 
     def run(self, most: int) -> Array:
-        """Return the next tokens, ``int64[1 .. most, batch]``; fewer if every row ends, or if a
-        later step fails: the next call repeats that step and raises its error.
+        """Return the next tokens, ``int64[n, batch]`` with ``n`` from 1 to ``most``.
+
+        ``n`` is less than ``most`` if all rows end, or if a step after the first fails. The next
+        call repeats the failed step and raises its error.
 
         Raises:
-            BadInput: scores that are not numbers.
+            BadInput: the logits contain NaN.
         """
         found = self._native(most, 0)
         while len(found) < most and not self.ended and self._failure is None:
@@ -109,8 +111,10 @@ class CompiledLoop:
         return bool(self._ended.all())
 
     def _native(self, most: int, before: int) -> Array:
-        """Return the tokens of one native call, after ``before`` others."""
-        most = min(most, max(FEW, self._read))  # so that buffers at most double
+        """Return the tokens of one native call; this call of :meth:`run` already has ``before``
+        tokens.
+        """
+        most = min(most, max(FEW, self._read))  # buffers grow by at most 2x
         chosen = np.empty((most, len(self._ended)), np.int64)
         if len(self._draws) < most:
             more = self._random.random((most - len(self._draws), len(self._ended)))
@@ -130,8 +134,8 @@ class CompiledLoop:
         return chosen[:count]
 
     def _repeat(self, failure: Exception) -> None:
-        """Raise the error of scores, or repeat a step that failed by a plain call, which recovers
-        or describes the error in the user's names.
+        """Raise ``failure`` if the logits contain NaN. Otherwise repeat the failed step by a call
+        from Python, which succeeds or raises an error with the user's names.
         """
         if self._status == NOT_A_NUMBER:
             raise failure
@@ -139,7 +143,7 @@ class CompiledLoop:
         self._plan[PlanWord.READY] = 1
 
     def _steps(self, arrays: dict[str, Array], lengths: Mapping[str, int]) -> int:
-        """Run the loop on the inputs of a step by name; return how many steps ran."""
+        """Run the loop on the inputs of a step; return the number of steps."""
         if self._tensors is None or not self._tensors.hold(arrays):
             self._tensors = _Tensors(self._program, arrays, lengths, self._scores)
             self._point(self._tensors.places())
@@ -164,9 +168,10 @@ class CompiledLoop:
 
 
 class _Tensors:
-    """The arguments of a step, whose results have separate memory.
+    """The arguments of a step: inputs, and result tensors in separate memory.
 
-    Results that are the next step's inputs exchange their memory with them after each step.
+    A recurrent state is a result, and an input of the next step: the two tensors are swapped after
+    each step.
     """
 
     def __init__(
@@ -189,7 +194,7 @@ class _Tensors:
         data = [self.lengths if name in numbers else arrays[name] for name, _ in inputs]
         results = [scores, *self._spare.values()]
         dtypes = [dtype for _, dtype in inputs] + ["float32", *(types[n] for n in self._spare)]
-        self._shapes = [*shapes, *map(_sizes, results)]  # referred to by address
+        self._shapes = [*shapes, *map(_sizes, results)]  # kept alive: the plan has their addresses
         self._words = np.array(
             [
                 tensor_words(array.ctypes.data, shape.ctypes.data, len(shape), dtype)
@@ -205,11 +210,11 @@ class _Tensors:
         self._pairs = self._words.ctypes.data + step * np.array(pairs, np.int64).reshape(-1, 2)
 
     def hold(self, arrays: Mapping[str, Array]) -> bool:
-        """Return whether the arguments are these arrays."""
+        """Return whether the arguments refer to ``arrays``."""
         return all(self._arrays[name] is array for name, array in arrays.items())
 
     def swap(self, arrays: dict[str, Array]) -> None:
-        """Exchange recurrent inputs and results, after an odd number of steps."""
+        """Swap the recurrent inputs with their results, after an odd number of steps."""
         for name, spare in self._spare.items():
             self._spare[name], self._arrays[name] = self._arrays[name], spare
             arrays[name] = spare
@@ -228,7 +233,9 @@ class _Tensors:
 
 
 def has_loop(program: Executable) -> bool:
-    """Return whether a program contains the loop, and no observer has to see each of its calls."""
+    """Return whether a program contains the loop and has no observer, which would miss the loop's
+    calls.
+    """
     if program.observers:
         return False
     try:
