@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 #: Inputs of a step, integers ``[batch, tokens]``: tokens, the attention mask, and positions.
 IDS, MASK, POSITIONS = "ids", "mask", "positions"
-#: Prefix of the inputs that are caches, which the step extends along an axis. The first cache is the
-#: attention mask of the tokens that were read.
+#: Prefix of the inputs that are caches, which the step extends along an axis. The first cache is
+#: the attention mask of the tokens that were read.
 PAST = "past_"
 #: Prefix of the inputs that are recurrent states of a fixed size. They are initially zero, and
 #: results replace them.
