@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SLOT = GlobalVar(STATE_SLOT)
 compile_source = Late("tvm_disc.codegen.cuda.nvrtc:compile_source")
-SMALL = 16  # elements of a tensor that counts as small
+SMALL = 16  # maximum elements of a small tensor
 
 
 def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Emitted, np.ndarray]:
@@ -96,7 +96,7 @@ def _emit(
     own: Sequence[Sequence[int]],
     placed: Placed | None,
 ) -> Emitted:
-    """Return the functions of a program; ``own`` are the offsets of each version's constants."""
+    """Return the functions of a program; ``own`` has the offsets of each version's constants."""
     kernels: dict[str, Any] = {}  # keyed by name: versions share kernels
     known: dict[Any, Any] = {}
     inlined: dict[Any, Any] = {}
@@ -138,9 +138,10 @@ def graphs_of(versions: Sequence[Program]) -> Graphs | None:
 
 
 def is_small(kernel: Kernel) -> bool:
-    """Return whether a kernel processes few elements for all dims, so that a call would cost more.
+    """Return whether a kernel processes few elements for all dims, so that its call would take
+    longer than its work.
 
-    Examples are loop counters and conditions. Such kernels are inlined into the calling code.
+    Examples are loop counters and conditions. These kernels are inlined into the calling code.
     """
     nodes = (*kernel.params, *kernel.outputs)
     sizes = [static_dim(product(node.shape)) for node in nodes]
@@ -195,7 +196,7 @@ def _entry(
     main = GlobalVar(ENTRY)
     heaped = any(program.heaped for program in versions)
     if heaped:
-        # Programs with such functions have only one version.
+        # Programs with functions on boxed values have only one version.
         names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
@@ -238,8 +239,8 @@ def _slot_function() -> Any:
 
 
 def _bind(slot: object, threads: int) -> Any:
-    """Return ``(address of constants, address of thread pool or 0) -> None``; the caller keeps
-    both alive.
+    """Return the function ``(address of constants, address of thread pool or 0) -> None``, which
+    stores the addresses in the program's state. The caller keeps both objects alive.
     """
 
     def emit(block: Block, args: Arguments) -> None:
@@ -250,11 +251,11 @@ def _bind(slot: object, threads: int) -> Any:
 
 
 def _pool(slot: object) -> Any:
-    """Return ``(limit, results) -> address of the state``: free all cached memory and set new
-    limits.
+    """Return the function ``(limit, results) -> address of the state``, which frees all cached
+    memory and sets new limits.
 
-    The limits are for workspaces and for results. A negative limit changes nothing and frees
-    nothing.
+    The limits, in bytes, are those of workspaces and of results. A negative limit changes nothing
+    and frees nothing.
     """
 
     def emit(block: Block, args: Arguments) -> Expr:

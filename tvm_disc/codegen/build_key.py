@@ -23,7 +23,7 @@ from tvm_disc.support.digests import digest_of_file, digest_of_package
 from tvm_disc.target.processor import processor_of
 from tvm_disc.typing import Target, UserPasses
 
-# version of the entry format; entries of other versions have other keys
+# version of the format of cache entries, which is a part of their keys
 _FORMAT = 1
 _PACKAGES = (
     "apache-tvm",

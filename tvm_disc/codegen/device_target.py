@@ -20,13 +20,13 @@ _ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
 
 
 def split_target(target: Any) -> tuple[Device | None, Any]:
-    """Return the device of a target, None for CPU targets, and the target of the host.
+    """Return the device of a target, which is None for CPU targets, and the target of the host.
 
     A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a dict of kind ``cuda``, or a TVM target.
-    Its ``host`` is the CPU, by default this machine's.
+    The ``host`` of the target is the CPU, by default the CPU of this machine.
 
     Raises:
-        Unsupported: an unknown architecture or option.
+        Unsupported: the target has an unknown architecture or option.
     """
     if target is None:
         current = tvm.target.Target.current(allow_none=True)
@@ -50,7 +50,9 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
 
 
 def _tagged(target: object) -> object:
-    """Return TVM's target for a tag such as ``nvidia/nvidia-h100``, with the host if it has one."""
+    """Return TVM's target for a tag such as ``nvidia/nvidia-h100``, with the given host if there is
+    one.
+    """
     name = target.get("tag") if isinstance(target, dict) else target
     if not isinstance(name, str) or not name.strip().startswith(_VENDOR):
         return target
@@ -67,7 +69,7 @@ def _tagged(target: object) -> object:
 
 
 def _no_environment() -> object:
-    """Return this machine's CPU if the environment's target is the GPU, otherwise None."""
+    """Return this machine's CPU as the host if ``DISC_TARGET`` is a GPU, otherwise None."""
     named = os.environ.get("DISC_TARGET")
     return {"kind": "llvm", "mcpu": "native"} if named and _kind(named) == "cuda" else None
 
@@ -105,7 +107,9 @@ def _options(target: Target) -> dict[str, object]:
 
 
 def _architectures(names: Any) -> tuple[int, ...]:
-    """Return compute capabilities by name; by default those of two generations of server GPUs."""
+    """Return the compute capabilities of the named architectures; by default, of two generations of
+    server GPUs.
+    """
     if names is None:
         return DEFAULT
     listed = names.split(",") if isinstance(names, str) else [str(n) for n in names]

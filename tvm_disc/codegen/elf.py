@@ -1,7 +1,7 @@
 """Renaming of symbols in relocatable ELF objects (64 bits, little endian), in place.
 
-Code of several processor levels defines equal names. A linker that merges equal definitions could
-take the one of a level that the processor does not support.
+The code of each processor level defines the same names. A linker that merges equal definitions
+could keep the definition of a level that the processor does not support.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VARIABLE = 1
 
 
 class Symbol(NamedTuple):
-    """A global symbol of an object: defined by it, or referenced."""
+    """A global symbol that an object defines or references."""
 
     name: str
     variable: bool
@@ -64,7 +64,7 @@ def symbols_of(path: Path) -> list[Symbol]:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a file is ELF and contains everything that its tables refer to.
+    """Return whether a file is ELF and contains all sections and segments that its tables refer to.
 
     For other ELF kinds than 64-bit little endian only the magic number is checked.
     """
@@ -87,7 +87,7 @@ def is_whole(path: Path) -> bool:
 
 
 def _rows(file: IO[bytes], row: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
-    """Return a table of a file; the header limits it to 65,535 rows. Raises struct.error or
+    """Return the rows of a table of a file, at most 65,535 by its header. Raises struct.error or
     OSError.
     """
     file.seek(min(at, 1 << 62))
@@ -137,8 +137,8 @@ def _names(data: bytearray, section: tuple[int, int, int, int]) -> bytearray:
 
 
 def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
-    """Append the extended name table to the file; the old one stays, as other sections may
-    share it.
+    """Append the extended name table to the file. The old table stays in the file, as other
+    sections may refer to it.
     """
     at = _HEADER.unpack_from(data)[6] + section * _SECTION.size
     fields = list(_SECTION.unpack_from(data, at))

@@ -1,7 +1,7 @@
 """C source of the entry points of a saved program, compiled for the baseline of the architecture.
 
-    __tvm_ffi_NAME            one of the program's functions, of the best level that runs here
-    __tvm_ffi_NAME_level_K    the same of level K
+    __tvm_ffi_NAME function NAME of the best level that the processor supports
+    __tvm_ffi_NAME_level_K function NAME of level K
     __tvm_ffi_tvm_disc_check  (K) -> the level that runs: K, or the best one if K is -1
     tvm_disc_levels           the names of the levels, one per line
 
@@ -22,13 +22,13 @@ from tvm_disc.support import processor
 from tvm_disc.support.processor import Level
 
 PREFIX = "__tvm_ffi_"
-# variables that TVM's loader sets in every library; levels share them
+# variables of a library that TVM's loader sets; all levels share them
 _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
 def own_name(level: int | str, name: str) -> str | None:
-    """Return the symbol in the library for a name that a level, or a different part, defines; None
-    keeps it.
+    """Return the symbol in the library for a name that the objects of a level or of another part
+    define; None keeps the name.
     """
     return None if name.startswith(_CONTEXT) else f"disc_{level}_{name}"
 
@@ -80,7 +80,9 @@ def _declared(level: int, name: str) -> str:
 
 
 def _lists(wanted: Sequence[Sequence[str]], known: Sequence[str]) -> str:
-    """Return C initializers: for each list of names their row numbers, terminated by -1."""
+    """Return a C initializer for each list in ``wanted``: the positions of its names in ``known``,
+    terminated by -1.
+    """
     numbers = [[*(known.index(name) for name in names), -1] for names in wanted]
     width = max(map(len, numbers))
     rows = ["{" + ", ".join(map(str, row)) + "}" for row in numbers]

@@ -2,7 +2,8 @@
 end.
 
 The constants are part of the library and bound by a constructor when it is loaded. A process with
-only TVM's runtime can therefore call ``main`` at once, and processes share the pages.
+only TVM's runtime can therefore call ``main`` directly, and processes share the pages of the
+constants.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def export(
 
     Raises:
         ArtifactError: the path cannot be written, no C compiler was found, or linking failed.
-        OutOfResources: the disk is full; names the folder and the bytes.
+        OutOfResources: the disk is full; the message names the folder and the required bytes.
     """
     compiler = c_compiler(compiler)
     with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
@@ -166,7 +167,8 @@ def _objects(
         file = folder / name
         file.write_text(source)
         target = file.with_suffix(".o")
-        # The code that checks the processor must run on any, whatever the compiler's default is.
+        # The code that checks the processor must run on every processor, so set the baseline
+        # explicitly: the compiler's default may be higher.
         plain = _PLAIN.get(levels[0].architecture, [])
         command = [compiler, *plain, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
         wrong = make(command, target)

@@ -1,4 +1,6 @@
-"""Functions that show how fast a machine is: multiply-adds, and reads of memory, on each thread."""
+"""Functions whose run time measures a machine: multiply-adds, and memory reads, on several
+threads.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from tvm_disc.tir.builder import Block, byte_offset, const, i64
 from tvm_disc.typing import Expr
 
 NAME, READ = "gauge", "read"
-SPARE = 8  # registers that are not used as accumulators
-READS = 8  # independent sums of a reading thread
+SPARE = 8  # vector registers left for other values than accumulators
+READS = 8  # independent vector sums of a reading thread
 FLOAT_BYTES = 4
 
 
 def sums(isa: Isa) -> int:
-    """Return the number of independent accumulators, enough to fill all pipelines of a core."""
+    """Return the number of independent accumulators, which is enough to keep all pipelines of a
+    core busy.
+    """
     return isa.registers - SPARE
 
 
@@ -37,7 +41,9 @@ def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
 
 
 def gauge_function(isa: Isa) -> object:
-    """Return ``gauge(memory, parts, turns)``: each part does the same work on its own thread."""
+    """Return ``gauge(memory, parts, turns)``, which runs :func:`multiply_adds` on ``parts``
+    threads, each with separate memory.
+    """
 
     def emit(block: Block, arguments: Arguments) -> None:
         memory = arguments.data(0, "float32")
@@ -52,8 +58,8 @@ def gauge_function(isa: Isa) -> object:
 
 
 def read_function(isa: Isa) -> object:
-    """Return ``read(memory, results, first, parts, elems, passes)``: each part reads its own
-    ``elems`` floats of the memory, ``passes`` times; those of the first part begin at ``first``.
+    """Return ``read(memory, results, first, parts, elems, passes)``, in which thread ``i`` of
+    ``parts`` reads the ``elems`` floats from ``first + i * elems`` on, ``passes`` times.
     """
 
     def emit(block: Block, arguments: Arguments) -> None:
@@ -70,7 +76,7 @@ def read_function(isa: Isa) -> object:
 
 
 def _reads(block: Block, isa: Isa, data: Expr, where: Expr, elems: Expr, passes: Expr) -> None:
-    """Emit sums over ``elems`` floats, ``passes`` times, in independent accumulators."""
+    """Emit ``passes`` sums over ``elems`` floats, in independent accumulators."""
     lanes = isa.lanes_f32
     memory = block.declare("data_", data, "float32")
     result = block.declare("where_", where, "float32")

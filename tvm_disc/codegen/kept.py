@@ -1,8 +1,8 @@
 """Cache of whole programs: machine code, manifest, and constants.
 
 Objects of kernels are cached separately, by their content. A program is cached by the arguments of
-its build: a repeated build of a file neither reads nor compiles the model. It links the objects and
-maps the constants from the cache's file.
+its build: a repeated build of a file neither reads nor compiles the model. It links the cached
+objects, and maps the constants from the cache's file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvm_disc.typing import Target
 
 @dataclass(frozen=True)
 class Kept:
-    """A complete program."""
+    """A complete program from the cache."""
 
     levels: Sequence[MachineCode]
     manifest: Mapping[str, object]
@@ -34,7 +34,7 @@ class Kept:
 
 
 class Keeping:
-    """Writer of a program into the cache: constants are written while the code is compiled."""
+    """Writes a program into the cache. The constants are written while the code is compiled."""
 
     def __init__(self, store: Store | None, key: str | None, constants: np.ndarray) -> None:
         begun = None if store is None or key is None else store.begin_large(key, constants)
@@ -63,7 +63,8 @@ def kept(
     """Return the cached program of a key, or None.
 
     Args:
-        emitted: recreates the TIR for a target by its index, which is needed only to show the code.
+        emitted: returns the TIR for the target of an index; called only if the user requests the
+            code as text.
     """
     found = store.get_large(key)
     if found is None:
@@ -92,7 +93,7 @@ def through_cache(
 
     Args:
         compiled: compiles the program, and writes it to the cache under a key if it is not None.
-        store: the cache, None without one.
+        store: the cache, or None if caching is disabled.
         name: returns the key of the build, or None if the build cannot be cached.
     """
     if store is None:
@@ -109,7 +110,7 @@ def through_cache(
     return compiled(key) if found is None else found
 
 
-# Active counters of `compile_counter`; each compilation increments the element of each list.
+# Active counters of `compile_counter`: lists of one element, which each compilation increments.
 _counters: list[list[int]] = []
 
 

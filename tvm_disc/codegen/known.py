@@ -1,9 +1,9 @@
-"""Cache of kernels that is looked up before their TIR is generated.
+"""Cache of kernels that is searched before their TIR is generated.
 
-The object of a kernel is named by the digest of its TIR (``codegen.units``). Generating the TIR to
-compute the name takes longer than all other parts of a small program's build. Therefore the name is
-also cached under a digest of everything that the TIR is generated from: the group's graph, the
-choice among its variants, the machine properties that templates read, and this package's source.
+The cache key of a kernel's object contains the digest of its TIR (``codegen.units``). For a small
+program, the generation of this TIR takes longer than all other parts of the build. The key is
+therefore also cached under a digest of all inputs of the TIR: the group's graph, the choice among
+its variants, the machine properties that templates read, and this package's source.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tvm_disc.support.digests import digest_of_package
 from tvm_disc.tir.builder import index_var
 from tvm_disc.typing import TVMFunction, Var
 
-# Machine fields outside the key: covered by the choice, shared state, or excluding a kernel from
-# the cache.
+# Machine fields that are not part of the key: the choice covers them, they are shared state, or
+# kernels that use them are not cached.
 _OTHERS = ("records", "trees", "micro", "templates", "device", "code")
 
 
@@ -61,7 +61,7 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
     """Return a digest of a kernel's inputs except the target; None if they cannot be hashed
     completely.
 
-    That is the case for user templates, vendor libraries loaded in this process, and GPUs.
+    They cannot be hashed for user templates, vendor libraries loaded in this process, and GPUs.
     """
     if kernel.function is None or kernel.choice is None or machine.device is not None:
         return None
@@ -82,8 +82,8 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
 def _renamed(function: TVMFunction, names: Mapping[Var, Var]) -> object:
     """Return the group with symbols replaced by ``names``.
 
-    ``bind_symbolic_vars`` would infer types again, and Relax's inference rejects some operands that
-    kernels accept, such as int32 indices.
+    ``bind_symbolic_vars`` is not used: it infers types again, and Relax's inference rejects some
+    operands that kernels accept, such as int32 indices.
     """
     return tvm_ffi.structural_map(
         function, (tvm.ir.Var, lambda var: names.get(var, var)), order="post"

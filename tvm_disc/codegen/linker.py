@@ -1,7 +1,7 @@
 """Runs external tools: the linker, and the C compiler that drives it.
 
-A tool may fail, hang, or report success although it wrote nothing or a partial file. Loading an
-incomplete library would crash the process, so the file is checked first.
+A tool may fail, hang, or report success although it wrote no file or only a part. Loading an
+incomplete library would crash the process, so the file is checked before.
 """
 
 from __future__ import annotations

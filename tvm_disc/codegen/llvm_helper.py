@@ -1,9 +1,9 @@
 """A helper process that runs LLVM.
 
-TVM sets LLVM's options per process, so a process can compile in one thread only. A module is sent
-as JSON of lowered TIR, and the object, equal to what this process would make, is sent back. The
-process is spawned, not forked. It has its own session, so that an interrupt from the terminal
-reaches only this process, which then ends the helper.
+TVM sets LLVM's options per process, so a process can compile in one thread only. This process sends
+a module as JSON of lowered TIR; the helper returns the object, which is equal to the one that this
+process would compile. The helper is spawned, not forked. It runs in a separate session: an
+interrupt from the terminal reaches only this process, which then ends the helper.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Helper:
             write(source, told)
             made = sink.read(1) == MADE
             found = read(sink)
-        # the process has ended, or its answer is not valid
+        # the helper has ended, or its answer is not valid
         except (OSError, ValueError, OverflowError, MemoryError):
             return None
         return found if made else None

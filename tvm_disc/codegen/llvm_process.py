@@ -1,7 +1,8 @@
 """Main program of the process that ``codegen.llvm_helper`` starts: reads modules, writes objects.
 
-It needs TVM's libraries and ``tvm_ffi``, but not the Python package ``tvm``, and therefore starts
-within a few tenths of a second. It ends when its input is closed, also if its parent dies.
+The process needs TVM's libraries and ``tvm_ffi``, but not the Python package ``tvm``, and therefore
+starts within a few tenths of a second. It ends when its input is closed, which also happens if its
+parent dies.
 
     llvm_process.py TEMPORARY FFI LIBRARY ...
     in    the target, then modules: the length in 8 bytes, and JSON
@@ -22,14 +23,14 @@ from typing import IO, Any
 from tvm_disc.typing import RuntimeModule
 
 STACK_BYTES = 64 << 20  # LLVM's recursion needs more than the default thread stack of some systems
-# required free disk space if memfd is missing; more than any object needs
+# Free disk space required on systems without memfd; larger than any object.
 LEAST_FREE_BYTES = 256 << 20
 MADE, FAILED = b"+", b"-"
 _SIZE_BYTES = 8
 
 
 def write(file: IO[bytes], data: bytes) -> None:
-    """Write a message."""
+    """Write a message: its length and its bytes."""
     file.write(len(data).to_bytes(_SIZE_BYTES, "little") + data)
     file.flush()
 
@@ -45,11 +46,12 @@ def read(file: IO[bytes]) -> bytes | None:
 def object_file(module: RuntimeModule, folder: str | None = None) -> bytes:
     """Return the object file of an LLVM module.
 
-    LLVM calls ``abort`` if a write fails. It therefore writes to a file in memory, which needs no
-    space on a disk; the caller writes the bytes where it wants them and gets an ``OSError``.
+    LLVM calls ``abort`` if a write fails. Therefore LLVM writes to a file in memory, which needs no
+    disk space. The caller writes the returned bytes to disk, where a failure is an ``OSError``.
 
     Args:
-        folder: holds the file on a system without files in memory; None means that of ``tempfile``.
+        folder: folder of the file on a system without files in memory; by default that of
+            ``tempfile``.
 
     Raises:
         OSError: the system has no files in memory, and the disk has little space left.
@@ -69,7 +71,7 @@ def object_file(module: RuntimeModule, folder: str | None = None) -> bytes:
 
 
 def _memory_file() -> IO[bytes] | None:
-    """Return a new file in memory that has a path; None if the system offers none."""
+    """Return a new file in memory that has a path; None if the system does not support this."""
     try:
         file = os.fdopen(os.memfd_create("unit.o"), "rb")
     except (AttributeError, OSError):
@@ -110,7 +112,7 @@ def _serve(sink: IO[bytes], folder: str) -> None:
 def _main(temporary: str, ffi: str, runtime: str, *libraries: str) -> None:
     sys.path[0] = ffi  # replaces the folder of this file
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # LLVM's messages on standard output must not mix with the protocol
+    os.dup2(2, 1)  # LLVM may print to standard output, which the protocol uses
     _lift_file_limit()
     os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # the adapter would import PyTorch
     import tvm_ffi  # noqa: F401

@@ -1,4 +1,4 @@
-"""Properties of the target machine that templates and the choice of variants depend on."""
+"""Properties of the target machine that templates and the selection of variants read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def machine_of(target: Target, options: Options) -> Machine:
 
 
 def device_machine(device: Device, options: Options) -> Machine:
-    """Return the GPU's properties for templates; the ISA is that of one GPU thread."""
+    """Return the properties of a GPU for templates; the ISA describes one GPU thread."""
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     records = _device_records(device, options)
     isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
@@ -63,7 +63,9 @@ def device_machine(device: Device, options: Options) -> Machine:
 
 
 def _device_records(device: Device, options: Options) -> Records | None:
-    """Return the records of one GPU that runs code for this device; None without a file."""
+    """Return the records of one GPU that runs code for this device; None if no file of records is
+    given.
+    """
     if options.records is None:
         return None
     from tvm_disc.codegen.cuda.card import card_of_records

@@ -39,8 +39,8 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Version of this module's lowering; objects of other versions have other keys.
 _FORMAT = 1
-# Size of TIR as JSON from which a helper process saves time; LLVM takes three seconds for it
-# (docs/performance.md, Builds).
+# Bytes of TIR as JSON from which a helper process saves time. LLVM takes three seconds for this
+# size (docs/performance.md, Builds).
 HELPED_BYTES = 9 << 20
 _PACKED = "__tvm_ffi_"  # prefix of symbols of packed functions
 # Linkers in order of preference, with options that bind calls inside the library directly.
@@ -74,7 +74,7 @@ class MachineCode:
 
     @cached_property
     def _whole(self) -> Module:
-        """The program compiled by LLVM as one module."""
+        """The code as one LLVM module, without linker; used if linking fails."""
         return compile_tir(self.emitted().module, self.target)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -113,11 +113,11 @@ def compile_program(
 
 
 class Compiling:
-    """Concurrent compilation of units, by LLVM in this process and, for large programs, in a helper
-    process.
+    """Compiles units concurrently, by LLVM in this process and, for large programs, also in a
+    helper process.
 
-    Lowering runs in Python, in the caller's thread; LLVM runs concurrently. Without a store nothing
-    is compiled here, as the program is then compiled as one module.
+    Lowering runs in Python, in the caller's thread; LLVM runs concurrently. Without a store, this
+    class compiles nothing, because the program is then compiled as one module.
 
     Args:
         say: receives the reason if a helper process could not be started.
@@ -141,7 +141,7 @@ class Compiling:
 
     @property
     def idle(self) -> bool:
-        """Whether units are not compiled separately."""
+        """Whether this object compiles nothing."""
         return self._store is None
 
     def begin(self, unit: Unit) -> None:
@@ -154,7 +154,9 @@ class Compiling:
         self._help(unit.size)
 
     def _submitted(self, store: Store, key: str, lowered: Module) -> Future[bytes]:
-        """Return a future object; it is compiled synchronously if no thread can be started."""
+        """Return the future of an object. The object is compiled synchronously if no thread can be
+        started.
+        """
         try:
             with stack_of_builds():
                 return self._workers.submit(self._made, store, key, lowered)
@@ -178,8 +180,8 @@ class Compiling:
         return known.symbol
 
     def tell(self, making: str, unit: Unit) -> None:
-        """Cache the unit of a kernel under the digest of its inputs; the unit exports one
-        function.
+        """Cache the key of a kernel's unit, which exports one function, under the digest of the
+        kernel's inputs.
         """
         if self._store is not None:
             [symbol] = unit.outside
@@ -234,7 +236,9 @@ class Compiling:
         return found
 
     def _compiled(self, helper: Helper | None, lowered: Module) -> bytes:
-        """Return the object of a module, from the helper, or compiled here if the helper failed."""
+        """Return the object of a module. The helper compiles it, or this process if the helper
+        fails.
+        """
         found = None if helper is None or self._ended else helper.object_of(lowered)
         if found is not None:
             return found
@@ -245,8 +249,8 @@ class Compiling:
 
 
 def _without_instruments(given: PassContext) -> PassContext:
-    """Return a context for threads that run LLVM alone: no pass runs there, and entering it must
-    not call the user's instruments.
+    """Return the pass context for threads that only run LLVM. The context has no instruments,
+    because entering it would call the user's instruments from that thread.
     """
     if not given.instruments:
         return given
@@ -269,7 +273,7 @@ def lower_unit(unit: Unit, target: Target) -> Module:
 def _lowered(mod: Module, target: Target, outside: Iterable[str]) -> Module:
     mod = T.BindTarget(target.with_host(target))(link(mod, target))
     mod = tvm.transform.Sequential([p() for p in _INTERFACE])(mod)
-    # after the packed interface is generated, which internal functions must not get
+    # Only now, as the functions must not get a packed interface.
     for name in outside:
         mod[name] = mod[name].with_attr("global_symbol", name)
     return tvm.transform.Sequential([p() for p in _LOWERING])(mod)
@@ -290,8 +294,9 @@ def _object_of(lowered: Module, target: Target) -> bytes:
     """Return the object file of a lowered module.
 
     Raises:
-        OutOfMemory: LLVM may need more memory than the process may have.
-        OutOfResources: a limit on file sizes, and no other process can compile without it.
+        OutOfMemory: LLVM may need more memory than the limit of the process permits.
+        OutOfResources: the process has a limit on file sizes, and no process without this limit
+            could be started.
     """
     limit = file_limit()
     if limit is not None:
@@ -301,9 +306,9 @@ def _object_of(lowered: Module, target: Target) -> bytes:
 
 
 def _object_beside(lowered: Module, target: Target, limit: int) -> bytes:
-    """Return the object file that another process makes, under a limit on the size of files.
+    """Return the object file, compiled in another process because this one has a file size limit.
 
-    LLVM calls ``abort`` if it reaches the limit, which holds for files in memory, too.
+    LLVM calls ``abort`` if it reaches the limit, which also applies to files in memory.
     """
     found, why = None, "it exited"
     if tvm.transform.PassContext.current().config:
@@ -338,7 +343,7 @@ def context_text() -> str | None:
     told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
     try:
         told += sorted((str(k), tvm.ir.save_json(v)) for k, v in found.config.items())
-    except (RuntimeError, TypeError, ValueError):  # a user's own pass
+    except (RuntimeError, TypeError, ValueError):  # the context contains a pass of the user
         return None
     return repr(told)
 
@@ -347,7 +352,7 @@ def _written(objects: Sequence[bytes], folder: Path, stem: str) -> list[Path]:
     """Write objects to files; return their paths.
 
     Raises:
-        OutOfResources: the disk is full; names the folder and the bytes of all objects.
+        OutOfResources: the disk is full; the message names the folder and the bytes of all objects.
     """
     paths = [folder / f"{stem}_{k}.o" for k in range(len(objects))]
     try:

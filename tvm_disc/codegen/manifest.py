@@ -80,10 +80,10 @@ def describe(
 
 
 def selection(library: KernelLibrary) -> dict[str, object]:
-    """Return what variants were selected by: files of cost constants, and tuned records.
+    """Return the data by which variants were selected: files of cost constants, and tuned records.
 
-    ``measured`` is the number of kernels to whose group records apply, ``times`` the number of
-    records of this machine, and ``others`` the number of those of other machines or versions.
+    ``measured`` is the number of kernels that have records, ``times`` the number of records of this
+    machine, and ``others`` the number of records of other machines or versions, which are ignored.
     """
     machine = library.machine
     found: dict[str, object] = {"constants": list(machine.constants)}
@@ -99,8 +99,8 @@ def selection(library: KernelLibrary) -> dict[str, object]:
 
 
 def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
-    """Return the caches that the program extends in place; those of a fixed size have neither a
-    length nor rows.
+    """Return the caches that the program extends or updates in place. The entry of a cache of a
+    fixed size has no length and no rows.
     """
     found = attrs.get(STATE, ())
     return [
@@ -122,8 +122,9 @@ def _donation(found: int | WhyNot) -> tuple[int | None, str]:
 
 
 def _ragged(attrs: Mapping[str, Any]) -> dict[str, object]:
-    """Return the offsets inputs of ragged inputs by name, the offsets of every result, and the
-    offsets that are further results; {} if no input is ragged.
+    """Return the manifest's entry about ragged batches: for each ragged input the name of its
+    offsets, for each result its offsets, and the offsets that the program returns as additional
+    results. Empty if no input is ragged.
     """
     found = attrs.get(RAGGED)
     if found is None:
@@ -149,7 +150,9 @@ def described_device(machine: Machine) -> dict[str, list[str] | str] | None:
 
 
 def device_notes(programs: Sequence[Program]) -> list[str]:
-    """Return lines of ``explain`` about GPU calls: what waits for the GPU, and CUDA graphs."""
+    """Return lines of ``explain`` about GPU calls: the points where a call waits for the GPU, and
+    CUDA graphs.
+    """
     waited = dict.fromkeys(line for program in programs for line in waits(program))
     notes = list(waited) or ["calls do not wait for the GPU"]
     most = max(program.graphs for program in programs)

@@ -1,4 +1,4 @@
-"""Measures the limits of this machine: multiply-adds, and reads of memory."""
+"""Measures the limits of this machine: the throughput of multiply-adds and of memory reads."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tvm_disc.support.store import Store
 from tvm_disc.target.isa import Isa, isa_of
 
 TURNS = 32_000  # iterations of multiply-adds in one burst, about 0.1 ms
-BURST_BYTES = 1 << 21  # bytes that a burst reads at least; about 0.1 ms
+BURST_BYTES = 1 << 21  # minimum bytes that a burst reads; about 0.1 ms
 SIZES = (1 << 18, 1 << 21, 1 << 25, 1 << 27)  # sizes of the memory that is read, in bytes
-CACHED = 4  # a burst reads at least so many times BURST_BYTES
-BURSTS, LIMIT_S = 200, 0.08  # a value is the best of so many bursts, or of this time
+CACHED = 4  # bursts over cached memory read this multiple of BURST_BYTES
+BURSTS, LIMIT_S = 200, 0.08  # number of bursts, of which the best counts; limit of their time
 
 _FOUND: dict[int, Peaks] = {}
 _MEASURING = Lock()
@@ -44,7 +44,7 @@ _MEASURING = Lock()
 def peaks_of_machine(store: Store | None) -> Peaks:
     """Return the limits of this machine: measured by this process, stored, or measured now.
 
-    A measurement beside other busy processes is used by this process, but not stored.
+    A measurement that other busy processes disturbed is used by this process, but not stored.
 
     Args:
         store: cache for the limits and the code of the workers.
@@ -78,7 +78,7 @@ def measured_peaks(store: Store | None) -> Peaks:
 
 
 def _flops(module: Any, isa: Isa, threads: int) -> float:
-    """Return the GFLOP/s of multiply-adds."""
+    """Return the GFLOP/s of float32 multiply-adds on ``threads`` threads."""
     elems = sums(isa) * isa.lanes_f32
     memory = tvm.runtime.tensor(np.ones(threads * elems, "float32"))
     seconds = _best(lambda: module[NAME](memory, threads, TURNS))
@@ -86,9 +86,10 @@ def _flops(module: Any, isa: Isa, threads: int) -> float:
 
 
 def _bandwidth(module: Any, isa: Isa, memory: Any, size: int, threads: int) -> float:
-    """Return the GB/s of reading ``size`` bytes, divided among the threads.
+    """Return the GB/s at which ``threads`` threads together read a buffer of ``size`` bytes.
 
-    A burst reads less than that, to be shorter than a time slice; the next one continues behind it.
+    A burst must be shorter than a time slice, so it reads only a part of a large buffer. The next
+    burst reads the next part.
     """
     step = READS * isa.lanes_f32
     elems = min(size, BURST_BYTES) // 4 // threads // step * step
@@ -100,7 +101,7 @@ def _bandwidth(module: Any, isa: Isa, memory: Any, size: int, threads: int) -> f
 
 
 def _best(run: Callable[[], object]) -> float:
-    """Return the seconds of the fastest burst: other processes only ever add time."""
+    """Return the seconds of the fastest burst, as other processes can only make bursts slower."""
     best, end = float("inf"), time.perf_counter() + LIMIT_S
     for _ in range(BURSTS):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The constant section of a program, and the memory of the weights that it replaces."""
+"""The constant section of a program, and the release of the weights that are copied into it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_disc.support.processor import cores
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Form, Packing
 
-LARGE = 64 << 20  # bytes of weights from which this is worth its time, about 0.1 s
+LARGE = 64 << 20  # bytes of weights from which `release`, which takes about 0.1 s, is called
 
 
 def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, list[int]]:
@@ -35,7 +35,8 @@ def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, 
         constant, offset = place
         constant.write(section[offset : offset + constant.nbytes])
 
-    # NumPy releases the GIL while it copies. Freed arrays are returned to the system in between.
+    # NumPy releases the GIL while it copies. After each batch, the memory of freed arrays is
+    # returned to the system.
     batches = list(_batches(list(zip(constants, offsets, strict=True))))
     for batch in batches:
         mapped(write, batch, cores())
@@ -65,7 +66,7 @@ def shared(
 ) -> tuple[list[ProgramConstant], list[list[int]]]:
     """Return the distinct constants of several programs, and for each program their indices.
 
-    Copies of a constant are released.
+    Duplicates of a constant are released.
     """
     if len(programs) == 1:
         return list(programs[0]), [list(range(len(programs[0])))]
@@ -90,11 +91,11 @@ def shared(
 
 
 def release(weights: int) -> None:
-    """Free unreachable objects, and return free memory to the system, if a program has ``weights``
-    bytes of weights.
+    """Run the cycle collector and return free memory to the system, if ``weights``, in bytes, is
+    large.
 
-    Graphs of nodes are cyclic, so that weights that a pass has replaced are freed by the cycle
-    collector alone; and the C library keeps freed blocks.
+    Graphs of nodes are cyclic, so only the cycle collector frees weights that a pass has replaced.
+    The C library keeps freed blocks until it is asked to return them.
     """
     if weights >= LARGE:
         gc.collect()

@@ -1,4 +1,4 @@
-"""Targets: parsing of ``target=``, and options that every CPU target needs."""
+"""Targets: parsing of the argument ``target``, and options that every CPU target needs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tvm_disc.typing import Target, TargetLike
 # loads. Aliasing is declared on pointer parameters, so TBAA is disabled. Register-tile kernels use
 # all registers and would spill if inlined into other code, so the inlining cost is raised.
 _LLVM_OPTIONS = ("-enable-tbaa:bool=false", "-inline-instr-cost:int=400")
-# Loops are vectorized, unrolled and blocked before LLVM: -O3 takes 20 % longer for code of equal
-# speed.
+# Loops are vectorized, unrolled and blocked before LLVM: -O3 takes 20 % longer than -O2, and its
+# code is not faster.
 _OPT_LEVEL = 2
-# LLVM limits server CPUs to 256-bit vectors by default; kernels use the full width.
 _ARCHITECTURE = re.compile(
     r"(x86_64|amd64|i[3-6]86|aarch64(_be|_32)?|arm64e?|arm\w*|thumb\w*|riscv(32|64)|hexagon|wasm(32|64)"
     r"|powerpc\w*|ppc\w*|s390x|loongarch(32|64)|mips\w*)(-|$)"
 )
+# LLVM limits server CPUs to 256-bit vectors by default; kernels use the full width.
 _ATTRIBUTES = ("-prefer-256-bit",)
 
 
@@ -38,10 +38,10 @@ def host_cpu() -> str:
 
 
 def host_target() -> dict[str, Any]:
-    """Return this machine as a target: its CPU without instruction sets that hardware or system
-    lack.
+    """Return this machine as a target: its CPU, without the instruction sets that are not
+    available.
 
-    Virtual machines often hide instruction sets that LLVM infers from the CPU's name.
+    LLVM infers instruction sets from the CPU's name, but virtual machines often hide some of them.
     """
     plain = {"kind": "llvm", "mcpu": host_cpu()}
     absent = processor.lacks(instruction_sets(tvm.target.Target(plain)))
@@ -64,8 +64,8 @@ def resolve_targets(target: TargetLike = None) -> list[Target]:
     program runs the last one that the processor supports.
 
     Raises:
-        Unsupported: as :func:`resolve_target`; or an empty list, several architectures, or a
-            repeated target.
+        Unsupported: as for :func:`resolve_target`; or the list is empty, has several architectures,
+            or has a repeated target.
     """
     if not isinstance(target, (list, tuple)):
         return [resolve_target(target)]
@@ -85,7 +85,9 @@ def resolve_targets(target: TargetLike = None) -> list[Target]:
 
 
 def level_of(target: Target) -> processor.Level:
-    """Return the level of a resolved target, by which a saved program and its user name it."""
+    """Return the level of a resolved target, whose name saved programs and users use for the
+    target.
+    """
     own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
     name = " ".join([str(target.attrs.get("mcpu") or "generic"), *own])
     architecture = processor.architecture(triple_of(target.attrs))
@@ -101,7 +103,7 @@ def has_threads(target: Target) -> bool:
     """Return whether programs for a target use this project's thread pool: on 64-bit Linux, not
     Android.
 
-    Elsewhere they use the threads of TVM's runtime.
+    Other programs use the threads of TVM's runtime.
     """
     triple = triple_of(target.attrs)
     return "linux" in triple and "android" not in triple and "64" in triple.split("-")[0]
@@ -144,7 +146,9 @@ def resolve_target(target: TargetLike = None) -> Target:
 
 
 def _not_llvm(kind: object) -> str:
-    """Return the message for a target of another kind, which may be a misspelled CPU."""
+    """Return the error message for a target whose kind is not LLVM; the kind may be a misspelled
+    CPU.
+    """
     near = difflib.get_close_matches(str(kind), _cpus(triple_of({})), n=3)
     hint = f"; if it is a CPU, did you mean {' or '.join(near)}?" if near else ""
     return f"target: expected an llvm target, found {kind!r}{hint}"
@@ -203,7 +207,7 @@ def _parse(words: list[str]) -> dict[str, list[str] | str]:
 
 
 def _value(key: str, text: str, kind: str) -> object:
-    """Return the value of an option, parsed by TVM's type of it."""
+    """Return the value of an option, converted to the type that TVM declares for it."""
     if kind.startswith("Array"):
         if not all(text.split(",")):
             raise Unsupported(f"target: -{key} takes a list such as +a,+b, found {shown(text)}")
@@ -218,7 +222,9 @@ def _value(key: str, text: str, kind: str) -> object:
 
 
 def _known_triple(given: dict[str, object]) -> dict[str, object]:
-    """Return the target if its triple has a known architecture: TVM crashes for others."""
+    """Return the target; raise Unsupported if the architecture of its triple is unknown, as TVM
+    would crash.
+    """
     triple = given.get("mtriple")
     if triple is not None and not _ARCHITECTURE.match(str(triple)):
         raise Unsupported(

@@ -1,9 +1,9 @@
 """Division of a program into units that are compiled and cached separately.
 
 A unit is one kernel, a set of register-tile functions that call each other, the support code, or
-the entry. Calls between units are by symbol, so only the linker sees the whole program. Symbols of
-kernels contain a digest of their content: equal kernels of two programs are one unit, whatever
-their names are.
+the entry. Units call each other by symbols, which the linker resolves. The symbol of a kernel
+contains a digest of the kernel's content. Equal kernels of two programs are therefore the same
+unit, even if their names differ.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Emitted:
         kernels: the functions of each kernel.
         shared: register-tile functions that several kernels call.
         accounts: functions that record launches in timed calls.
-        known: for kernels whose object is cached: the symbol of the entry, and a function that
-            generates the TIR.
+        known: for each kernel whose object is cached, the symbol of its entry, and a function that
+            generates its TIR.
     """
 
     entry: Functions
@@ -52,7 +52,7 @@ class Emitted:
     @property
     def module(self) -> TVMModule:
         """The whole program as one module."""
-        # first, as this may add shared functions
+        # before the rest, as it may add shared functions
         known = [make() for _, make in self.known.values()]
         functions = dict(self.shared)
         for part in (self.entry, self.accounts, self.support, *self.kernels, *known):
@@ -65,7 +65,7 @@ class Emitted:
 
     @cached_property
     def units(self) -> list[Unit]:
-        """The distinct units of the program, without kernels whose object is cached."""
+        """The distinct units of the program, without units of kernels whose object is cached."""
         known = {gv: symbol for gv, (symbol, _) in self.known.items()}
         names = _Names([self.shared, *self.kernels], known)
         parts = [*self.kernels, self.support, self.accounts, self.entry]
@@ -79,7 +79,7 @@ def unit_of_kernel(kernel: Functions, shared: Functions) -> Unit:
     """Return the unit of a kernel before the program that calls it is complete.
 
     Args:
-        shared: the functions generated so far that several kernels call.
+        shared: the register-tile functions generated so far.
     """
     inside = {gv for function in kernel.values() for gv in _callees(function)}
     return Unit(kernel, kernel.keys() - inside, _Names([shared, kernel]))
@@ -92,7 +92,9 @@ def shared_units(shared: Functions) -> list[Unit]:
 
 
 class _Names:
-    """Symbols of functions in objects: of kernels by content, of all others their own names."""
+    """Symbols of functions in objects. The symbol of a kernel function contains a digest of its
+    content; the symbol of another function is its name.
+    """
 
     def __init__(
         self, parts: Iterable[Functions], known: Mapping[GlobalVar, str] | None = None
@@ -105,7 +107,9 @@ class _Names:
         return gv in self._functions
 
     def of(self, gv: Any) -> str:
-        """Return the symbol of a function; kernels do not call each other recursively."""
+        """Return the symbol of a function. Terminates, as kernels do not call each other
+        recursively.
+        """
         if gv not in self._known:
             if not self.tells(gv):
                 return str(gv.name_hint)
@@ -125,22 +129,22 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _content(func: Function, names: _Names) -> tuple[str, int]:
-    """Return a digest of a function whose callees are replaced by symbols, and its length as
-    JSON.
+    """Return a digest of a function whose callees are replaced by symbols, and the length of its
+    TIR as JSON.
     """
     return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
 
 
 @lru_cache(maxsize=512)
 def _digest_of(func: Function, callees: tuple[tuple[Expr, str], ...]) -> tuple[str, int]:
-    """Implement :func:`_content`, cached for functions that programs of a process share."""
+    """Implement :func:`_content`; cached, as several programs of a process have equal functions."""
     names = dict(callees)
     text = tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))
     return _digest([text]), len(text)
 
 
 def _extern(name: str) -> Callable[[Any], Any]:
-    """Return a function that replaces a call by one of an external symbol."""
+    """Return a function that replaces a call by a call of the external symbol ``name``."""
     return lambda call: tirx.call_extern(str(call.ty.dtype), name, *call.args)
 
 
@@ -196,8 +200,8 @@ class Unit:
 
     Attributes:
         outside: the symbols that other units call.
-        alone: whether it calls no other unit.
-        size: bytes of its TIR as JSON, an estimate of LLVM's time.
+        alone: whether the unit calls no other unit.
+        size: bytes of its TIR as JSON, which estimate LLVM's time.
         key: a digest of the functions; units with equal keys are equal.
     """
 

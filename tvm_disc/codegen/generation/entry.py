@@ -23,8 +23,8 @@ provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
 def generates(program: Program) -> bool:
     """Return whether a program is the step of a language model, so that the loop can run it.
 
-    The loop extends every cache by one row; caches that drop rows move, and those of a fixed size
-    have no rows in use.
+    The loop extends every cache by one row. It supports neither caches that drop rows, whose
+    address changes, nor caches of a fixed size.
     """
     state = program.attrs.get(STATE)
     if isinstance(state, Iterable) and any(
@@ -36,8 +36,8 @@ def generates(program: Program) -> bool:
 
 
 def generate_entry() -> object:
-    """Return ``(step, address of a plan) -> DONE or NOT_A_NUMBER``; an error of the step is
-    passed on.
+    """Return the packed function ``(step, address of a plan) -> DONE or NOT_A_NUMBER``; it returns
+    the error if a step fails.
     """
 
     def emit(block: Block, args: Arguments) -> Expr:

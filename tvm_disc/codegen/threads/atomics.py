@@ -1,8 +1,8 @@
 """Atomic operations, futexes and indirect calls, which TIR lacks, as imported LLVM code.
 
 Words have 64 bits and are addressed by int64 expressions, so that no alias rule of TIR or LLVM
-applies to them. TVM inlines each imported function and emits none of them: a function whose address
-is taken must be TIR.
+applies to them. TVM inlines the imported functions into their callers and does not emit them as
+functions. A function whose address is taken must therefore be TIR.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_disc.typing import Expr
 
 # Futex operations, private to the process.
 _WAIT, _WAKE = 128, 129
-# System call numbers; newer architectures share the second number.
+# Numbers of the system call futex: of x86-64, and of the newer architectures.
 _FUTEX = {"x86_64": 202}
 _FUTEX_ELSE = 98
 _GETTID = {"x86_64": 186}
@@ -96,8 +96,8 @@ define linkonce_odr i64 @disc.run(i64 %body, i64 %part, i64 %env, i64 %closure) 
 
 
 def system_library(triple: str) -> Expr:
-    """Return the LLVM functions that need the system or the architecture; import them once in a
-    module.
+    """Return the LLVM functions that depend on the operating system or the architecture. A module
+    must import them once.
     """
     machine = triple.split("-")[0]
     declaration, instruction = _PAUSE.get(machine, ("", ""))

@@ -1,4 +1,4 @@
-"""The cores that a thread may use, and moving a worker off its caller's core: calls of ``cores.c``.
+"""Calls of the functions in ``cores.c``, which manage the cores that threads may use.
 
 A program contains the C functions as LLVM IR: ``cores.ll``, which ``tests.codegen.c_code``
 writes.
@@ -32,7 +32,7 @@ def step_aside(pool: Expr, core: Expr) -> Expr:
 
 
 def send_away(pool: Expr, thread: Expr) -> Expr:
-    """Exclude the current core from a sleeping worker's affinity mask."""
+    """Exclude the caller's current core from the affinity mask of a sleeping worker."""
     return O.call_extern("int64", "disc.send_away", pool, thread)
 
 

@@ -2,7 +2,8 @@
 
 The program receives the address of the pool's home when its constants are bound. TVM's generated
 code calls the runtime's parallel launch through a variable of the library, which is set at load
-time; each call of a program replaces it by the home's launch before the first kernel.
+time. Before its first kernel, each call of a program stores the home's launch function in this
+variable.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ end:
 
 
 def install_launch(block: Block, home: Expr) -> None:
-    """Run parallel loops on the workers of ``home`` from here on; with 0 the runtime's launch
-    remains.
+    """Emit code after which parallel loops run on the workers of ``home``; if ``home`` is 0, they
+    run on TVM's threads.
     """
     with block.when(tirx.NE(home, i64(0))):
         block.eval(O.call_extern("int32", "disc.install", load(word(home, LAUNCH_CODE))))
@@ -63,14 +64,14 @@ def use_workers_function() -> object:
 
 
 def count_call(block: Block, home: Expr, change: int) -> None:
-    """Count the start (1) or the end (-1) of a program call."""
+    """Emit a change of the number of active calls: 1 at the start of a call, -1 at its end."""
     with block.when(tirx.NE(home, i64(0))):
         block.eval(fetch_add(word(pool_of(home), ACTIVE), i64(change)))
 
 
 def share_function() -> object:
-    """Return ``share(home, most, out)``: stores the number of threads that a kernel may use, at
-    most ``most``. Active calls share the cores.
+    """Return ``share(home, most, out)``; ``out`` receives the number of threads that a kernel may
+    use, at most ``most``. The cores are divided among the active calls.
     """
     home, most, out = (index_var(n) for n in ("home", "most", "out"))
     block = Block()

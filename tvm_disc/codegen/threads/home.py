@@ -2,8 +2,8 @@
 
 The first program creates the home and registers its address as a global function of TVM's runtime;
 later programs look it up there. Workers run the code of the first program, which therefore must
-stay loaded: a library increments its own reference count in the dynamic linker, and code that was
-compiled in this process is kept alive by its creator.
+stay loaded: a saved library increments its own reference count in the dynamic linker, and code that
+was compiled in this process is kept alive by a reference that is never dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DLSYM = "\n".join(
 }}"""
     for text in _SYMBOLS
 )
-# 5 is RTLD_LAZY | RTLD_NOLOAD, plus RTLD_NODELETE.
+# The flags of dlopen are RTLD_LAZY | RTLD_NOLOAD = 5, plus RTLD_NODELETE.
 _LIBRARY = f"""
 @disc.home = linkonce hidden global i64 0, align 8
 {_STRINGS}
@@ -193,8 +193,8 @@ def pool_of(home: Expr) -> Expr:
 
 
 def own_home(block: Block) -> Expr:
-    """Return the home whose workers run this code; in the child of a fork its pool is reset
-    first.
+    """Return the home whose workers run this code. In the child of a fork, the pool is reset
+    before.
     """
     home = block.bind("home", O.call_extern("int64", "disc.get_home"))
     with block.when(tirx.NE(load(word(home, PROCESS)), i64(0))):
@@ -234,7 +234,7 @@ def _enter(block: Block, made: Expr, home: Buffer) -> None:
     """
     wiped = O.call_extern("int32", "madvise", pool_of(made), i64(PAGE_BYTES), i32(_WIPE_ON_FORK))
     with block.when(tirx.NE(block.bind("wiped", wiped), i32(0))):
-        # Before Linux 4.14 the kernel cannot zero the pool at a fork: each launch compares process
+        # Before version 4.14, Linux cannot zero the pool at a fork, so each launch compares process
         # ids.
         block.eval(store(word(made, PROCESS), _process()))
     for number, name in ((WORKER, "disc.worker_code"), (LAUNCH_CODE, "disc.launch_code")):
@@ -256,7 +256,9 @@ def _process() -> Expr:
 
 
 def _answer() -> Any:
-    """Return the registered function: ``() -> address of the home``, which is its own handle."""
+    """Return the registered function ``() -> address of the home``; the address is the function's
+    handle.
+    """
     home, args = (tirx.Var(n, void_pointer()) for n in ("home", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
     block = Block()
@@ -265,14 +267,15 @@ def _answer() -> Any:
         block.eval(O.tvm_struct_set(result, i32(0), i32(field), value))
     block.ret(i32(0))
     func = tirx.PrimFunc([home, args, count, result], block.stmt(), PrimType("int32"))
-    # Its address is taken: TVM must neither rewrite it as a packed function nor remove it.
+    # The address of the function is taken: TVM must neither rewrite it as a packed function nor
+    # remove it.
     func = func.with_attr("calling_conv", 1)
     return func.with_attr("global_symbol", ANSWER.name_hint)
 
 
 def _after_fork() -> object:
-    """Return ``after_fork(home)``: zero the pool if this process is not the one that has its
-    workers.
+    """Return ``after_fork(home)``, which zeroes the pool if its workers belong to another
+    process.
     """
     home = index_var("home")
     block = Block()

@@ -4,13 +4,14 @@ The caller offers the parts to workers, runs the first part, and claims further 
 left. Then it waits for the parts that workers have claimed.
 
 Offering parts to a spinning worker costs almost nothing. Waking a worker costs the caller
-microseconds, and a part that a worker claims and is then preempted in costs a time slice. Both are
-limited by recent experience. The pause between wakes doubles until help has saved more than the
-last wake cost. After a part was held up, the caller runs alone for the time that it waited, times a
-factor. The factor doubles if workers saved less than that time since the last such event, and is
-halved for each time that they saved it (exponential backoff, as for collisions on a shared medium:
-Metcalfe and Boggs, 1976). A rare disturbance therefore costs about as long as it lasts, and a busy
-core a small share of the time.
+microseconds. If a worker is preempted while it runs a part, the caller waits for up to a time
+slice. Both costs are limited by backoff. The pause between wakes doubles until workers have saved
+more time than the last wake took. After a wait for a preempted worker, launches use only the
+calling thread for the time of the wait, times a factor. The factor doubles if workers saved less
+than this time since the previous wait, and is halved for each multiple of the time that they saved
+(exponential backoff, as for collisions on a shared medium: Metcalfe and Boggs, 1976). A rare
+disturbance therefore costs about the time that it lasts, and a core that is always busy costs a
+small fraction of the run time.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ OPEN, FINISH, PREPARE = (
 )
 # Number of launches after which the affinity mask is read again; a power of two.
 LOOK_AGAIN = 256
-# After its own parts, the caller spins for this multiple of their time, plus a constant. Then it
-# assumes that the workers were preempted, and sleeps.
+# After its own parts, the caller spins for this multiple of their time, plus a constant in
+# nanoseconds. Then the caller assumes that a worker was preempted, and sleeps.
 HELD_UP_TIMES, HELD_UP_NS = 1, 50_000
 # Iterations between two clock reads.
 TURNS = 16
 LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
-# The longest time alone, and the logarithm of its largest factor.
+# Limits of the backoff: the longest time without workers, and log2 of the largest factor.
 MOST_ALONE_NS, MOST_DOUBLINGS = 320_000_000, 6
 RETRY, NONE = -2, -1
 
@@ -105,17 +106,18 @@ def read_ticket(block: Block, slot: Expr) -> Expr:
 
 
 def parts_of(ticket: Expr) -> Expr:
-    """Return the number of parts of a launch."""
+    """Return the number of parts of the launch with this ticket."""
     return tirx.bitwise_and(ticket, i64(0xFFFF))
 
 
 def next_part(ticket: Expr) -> Expr:
-    """Return the part to be claimed next; equal to the number of parts if none is left."""
+    """Return the part that is claimed next, or the number of parts if all are claimed."""
     return tirx.bitwise_and(tirx.shift_right(ticket, i64(16)), i64(0xFFFF))
 
 
 def claim(block: Block, slot: Expr, now: Expr, part: Buffer) -> None:
-    """Claim the next part of a ticket: the part, NONE, or RETRY if the ticket has changed.
+    """Claim the next part of a ticket. ``part`` receives the part, NONE if no part is left, or
+    RETRY if the ticket has changed.
 
     On success, the slot's contents, as read with the ticket, stay valid until the part is done.
     """
@@ -138,7 +140,9 @@ def environment(block: Block, parts: Expr) -> Expr:
 
 
 def _launch() -> Any:
-    """Return the replacement of the runtime's launch: ``(body, closure, tasks) -> status``."""
+    """Return the function that replaces the runtime's launch, ``(body, closure, tasks) ->
+    status``.
+    """
     pointers = [tirx.Var(n, void_pointer()) for n in ("body_at", "closure_at")]
     tasks = tirx.Var("tasks", "int32")
     block = Block()
@@ -173,15 +177,16 @@ def _launch() -> Any:
     # Kernels cannot fail.
     block.ret(tirx.IntImm("int32", 0))
     func = tirx.PrimFunc([*pointers, tasks], block.stmt(), PrimType("int32"))
-    # Not to be rewritten as a packed function: generated code calls it in place of the runtime's.
+    # TVM must not rewrite it as a packed function: generated code calls it in place of the
+    # runtime's.
     func = func.with_attr("calling_conv", 1)
     return func.with_attr("global_symbol", LAUNCH.name_hint)
 
 
 def _open() -> Any:
-    """Return ``open(body, closure, parts, out)``: offer parts to workers.
+    """Return ``open(body, closure, parts, out)``, which offers parts to workers.
 
-    ``out`` becomes the slot, or stays 0 if the caller should run alone.
+    ``out`` receives the address of the slot, or stays 0 if the caller should run all parts.
     """
     body, closure, parts, out = (index_var(n) for n in ("body", "closure", "parts", "out"))
     block = Block()
@@ -246,7 +251,7 @@ def _offer(block: Block, slot: Expr, work: tuple[Expr, Expr, Expr]) -> None:
     words = ((BODY, body), (CLOSURE, closure), (CORE, core), (DONE, i64(0)), (WAITING, i64(0)))
     for number, value in words:
         block.eval(store(word(slot, number), value))
-    # The generation wraps at 32 bits.
+    # The generation wraps around at 32 bits.
     generation = tirx.shift_right(load(word(slot, TICKET)), i64(32)) + 1
     block.eval(store(word(slot, TICKET), ticket(generation, parts)))
 
@@ -288,8 +293,8 @@ def _wake(block: Block, pool: Expr, missing: Expr) -> None:
 
 
 def _finish() -> Any:
-    """Return ``finish(slot, parts, mine, start)``: wait for the workers' parts, and update the
-    backoff.
+    """Return ``finish(slot, parts, mine, start)``, which waits for the workers' parts and updates
+    the backoff. The caller ran ``mine`` parts from the time ``start`` on.
     """
     slot, parts, mine, start = (index_var(n) for n in ("slot", "parts", "mine", "start"))
     block = Block()
@@ -303,12 +308,13 @@ def _finish() -> Any:
         with block.when(before + mine < parts):
             limit = block.bind("limit", since + own * HELD_UP_TIMES + HELD_UP_NS)
             _wait(block, slot, parts, limit, held_up)
-        # a number: TVM's analyzer takes two reads of the clock for equal
+        # A variable is needed here: TVM's analyzer assumes that two reads of the clock are equal.
         waited = block.number("waited", now_ns() - since)
         with block.when(tirx.NE(held_up[i64(0)], i64(0))):
             stay_alone(block, pool, waited)
         with block.otherwise():
-            # the time the workers' parts would have taken here, minus the time waited
+            # Gain: the time that the workers' parts would have taken in this thread, minus the
+            # wait.
             helped(block, pool, tirx.truncdiv(own * (parts - mine), mine) - waited)
     block.eval(store(word(slot, BUSY), i64(0)))
     return prim_func([slot, parts, mine, start], block.stmt())
@@ -321,7 +327,8 @@ def _wait(block: Block, slot: Expr, parts: Expr, limit: Expr, held_up: Buffer) -
             block.eval(pause())
         with block.when(tirx.Or(tirx.NE(held_up[i64(0)], i64(0)), now_ns() > limit)):
             block.store(held_up, 0, i64(1))
-            # Either the worker that ends the last part sees this word, or this thread sees the end.
+            # Either the worker that ends the last part sees this word and wakes this thread, or
+            # this thread sees that all parts are done.
             block.eval(fetch_add(word(slot, WAITING), i64(1)))
             done = block.bind("done", load(word(slot, DONE)))
             with block.when(done < parts):
@@ -329,7 +336,9 @@ def _wait(block: Block, slot: Expr, parts: Expr, limit: Expr, held_up: Buffer) -
 
 
 def stay_alone(block: Block, pool: Expr, lost: Expr) -> None:
-    """Run alone for a multiple of the time ``lost`` in waiting for a part that was held up."""
+    """Emit the backoff after a wait of ``lost`` nanoseconds for a preempted worker: launches use
+    only the calling thread for a multiple of this time.
+    """
     block.eval(fetch_add(word(pool, HELD_UP), i64(1)))
     worth = tirx.truncdiv(tirx.max(load(word(pool, SAVED)), i64(0)), lost)
     worth = block.bind("worth", tirx.min(worth, i64(MOST_DOUBLINGS)))
@@ -350,9 +359,9 @@ def helped(block: Block, pool: Expr, gain: Expr) -> None:
 
 
 def _prepare() -> Any:
-    """Return ``prepare(pool)``: initialise the pool at the first launch of a process.
+    """Return ``prepare(pool)``, which initializes the pool at the first launch of a process.
 
-    Concurrent launches run alone meanwhile.
+    Meanwhile, concurrent launches run without workers.
     """
     pool = index_var("pool")
     block = Block()

@@ -1,7 +1,7 @@
 """The thread pool's code as a separate module, compiled for the baseline of the architecture.
 
-Programs in memory share one module. Each saved program contains a copy; the copy of the first
-program that a process loads runs the workers.
+Programs that are compiled in a process share one module. Each saved program contains a copy;
+workers run the copy of the first program that the process loads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def thread_functions(triple: str) -> dict[Var, Expr]:
 
 
 def threads_code(triple: str, store: Store | None) -> MachineCode:
-    """Return the machine code for a triple: ``tvm_disc_threads() -> address of the home``."""
+    """Return the machine code for a triple; its entry is ``tvm_disc_threads() -> address of the
+    home``.
+    """
     plain = resolve_target({"kind": "llvm", "mtriple": triple})
     return compile_program(Emitted(thread_functions(triple), {}, [], {}), plain, store)
 

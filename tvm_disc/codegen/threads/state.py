@@ -8,7 +8,7 @@ from tvm_disc.typing import Expr
 
 
 def word(base: Expr, number: int) -> Expr:
-    """Return the address of the 64-bit word ``number`` after ``base``."""
+    """Return the address of the 64-bit word ``number`` of the array at ``base``."""
     return base + i64(8 * number)
 
 
@@ -23,5 +23,5 @@ def record_address(pool: Expr, number: Expr) -> Expr:
 
 
 def ticket(generation: Expr, parts: Expr) -> Expr:
-    """Return the ticket of a new launch, whose first part belongs to the caller."""
+    """Return the ticket of a new launch; the caller has claimed part 0."""
     return generation * (1 << 32) + (1 << 16) + parts

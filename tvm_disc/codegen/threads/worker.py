@@ -1,8 +1,8 @@
 """The worker thread: runs parts of launches of any program of the process.
 
-Between launches a worker spins on the signal word for a while, so that the next kernel of a call
-need not wake it; then it sleeps. The spin time doubles after a launch arrived, halves after none
-arrived, and drops to the minimum after the worker was preempted.
+Between launches a worker first spins on the signal word, so that the next kernel of a call need not
+wake it, and then sleeps. The spin time doubles if a launch arrived during the spin, halves if none
+arrived, and drops to the minimum if the worker was preempted.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _worker() -> object:
             _idle(block, pool, record, cells)
     block.ret(tirx.IntImm("int32", 0))
     func = tirx.PrimFunc([home], block.stmt(), PrimType("int32"))
-    # Its address is taken: not to be rewritten as a packed function.
+    # The address of the function is taken: TVM must not rewrite it as a packed function.
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", WORKER_NAME)
 
 
@@ -130,7 +130,7 @@ def _idle(block: Block, pool: Expr, record: Expr, cells: dict[str, Buffer]) -> N
     look, seen = cells["look"], block.bind("seen", cells["seen"][i64(0)])
     waiting, last = block.alloc("waiting", 1, "int64"), block.alloc("last", 1, "int64")
     start = block.bind("start", now_ns())
-    # A caller that this worker woke may be on this core and needs it: do not spin.
+    # A caller that this worker woke may have to run on this core, so do not spin.
     block.store(waiting, 0, i64(1) + cells["woke"][i64(0)])
     block.store(cells["woke"], 0, i64(0))
     block.store(last, 0, start)

@@ -56,9 +56,11 @@ def verify(
 
     Args:
         build: compiles a model.
-        source, params: return the model and the values of its parameters, or None if they are gone.
+        source, params: functions that return the model and the values of its parameters, or None if
+            these objects no longer exist.
         arguments: the other arguments of the build.
-        args, kwargs: the inputs as the model takes them; ``flat`` as the program takes them.
+        args, kwargs: the inputs in the form of the model; ``flat``: the inputs in the form of the
+            program.
         given: the model, if ``source`` no longer returns it.
         tolerance: accepted difference, relative to the largest element of a result.
     """
@@ -179,7 +181,7 @@ def _framework(
 def _first_wrong(
     again: _Again, inputs: Sequence[Array], own: Sequence[Array], tolerance: float
 ) -> tuple[WrongKernel | None, list[str]]:
-    """Return the first kernel that differs, and notes."""
+    """Return the first kernel whose results differ from those of its operators, and notes."""
     try:
         exe, expose = again.exposed()
         results = _results(exe, inputs)

@@ -3,8 +3,8 @@
     before   h = dot_0(x, w); y = row_1(h); return y
     after    h = dot_0(x, w); y = row_1(h); return (y, h, y)
 
-needs: ``FuseDISC`` ran before. Groups, and thereby kernels, stay the same. Calls in branches, loops
-and other functions are not exposed.
+Requires that ``FuseDISC`` ran before. Groups, and therefore kernels, do not change. Calls in
+branches, loops and other functions are not exposed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Operand:
     """An operand of a kernel call: a constant, an input of ``main``, or an exposed value.
 
     Attributes:
-        constant: its value; None for the others.
-        number: position among the inputs, or among the exposed values.
-        is_input: which of the two.
+        constant: the value of a constant, else None.
+        number: position among the inputs or among the exposed values.
+        is_input: whether the operand is an input.
     """
 
     constant: Array | None = None
@@ -47,12 +47,13 @@ class KernelCall:
     """One call of a group function in ``main``.
 
     Attributes:
-        name: the group function's name, which is also that of the kernel.
+        name: the name of the group function and of the kernel.
         operators: names of its operators.
-        place: the operator of the model that it computes last; empty if unknown.
+        place: the model's operator that the kernel computes last; empty if unknown.
         function: the group function.
-        operands: its tensor operands; None if one is not known.
-        dims: the sizes that it is called with, by the symbols of ``main``.
+        operands: its tensor operands; None if an operand is not an input, constant or exposed
+            value.
+        dims: the sizes of the call, as expressions of the symbols of ``main``.
         results: positions of its results among the exposed values; None for unused ones.
     """
 
@@ -80,7 +81,9 @@ class ExposeCalls:
         self._values: list[Var] = []
 
     def symbols(self, inputs: Sequence[Array], values: Sequence[Array]) -> dict[Var, int]:
-        """Return the symbols of ``main`` that are a dim of an input or of an exposed value."""
+        """Return the values of those symbols of ``main`` that are a dim of an input or of an
+        exposed value.
+        """
         found: dict[Var, int] = {}
         variables, arrays = [*self._inputs, *self._values], [*inputs, *values]
         for var, array in zip(variables, arrays, strict=True):
@@ -115,7 +118,7 @@ class ExposeCalls:
 
 
 class _Values:
-    """The variables to return, each once."""
+    """The variables that the new ``main`` returns, without repetitions."""
 
     def __init__(self) -> None:
         self.variables: list[Var] = []
@@ -186,7 +189,7 @@ def _operand(
 
 
 def _place(*variables: Var) -> str:
-    """Return the operator of the model that a value comes from, by the name of its source."""
+    """Return the name of the model's operator from which the variables were imported."""
     for var in variables:
         if var.span is not None:
             return str(var.span.source_name.name)
