@@ -1,7 +1,7 @@
 """Calls of functions by address, as imported LLVM code: the driver is loaded at run time.
 
-All arguments are 64-bit words: on x86-64 and AArch64 a function reads only the low part of a
-register or stack slot that its parameter's type has.
+All arguments are passed as 64-bit words. This is valid on x86-64 and AArch64, where a function with
+a narrower parameter reads only the low part of the register or stack slot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
 from tvm_disc.typing import Buffer, Expr
 
-SIZES = (5, 11, 16)  # supported lengths of argument lists
+SIZES = (5, 11, 16)  # numbers of arguments for which a function is generated
 _NAMES = DRIVER_CALLS + GRAPH_CALLS
 ERROR, OUT_OF_MEMORY = "DeviceError", 2
 RELEASE_NAME = "tvm_disc_release_result"
@@ -36,7 +36,7 @@ define linkonce_odr i64 @disc.driver{count}(i64 %f, {params}) {{
 
 for _size in SIZES:
     provide(_text(_size))
-# The address is taken in the unit that defines the function, a program's support code.
+# The address of the function is taken in the unit that defines it, the program's support code.
 RELEASE_TEXT = f"""
 declare i32 @{RELEASE_NAME}(ptr)
 define linkonce_odr i64 @disc.release_code() {{
@@ -47,7 +47,7 @@ define linkonce_odr i64 @disc.release_code() {{
 
 
 def driver(state: Buffer, name: str, *args: Expr | int) -> Expr:
-    """Return a call of a driver function; its value is the status, 0 for success."""
+    """Return a call of a driver function; the value is the driver's status, 0 for success."""
     return call_code(state[i64(CALLS + _NAMES.index(name))], *args)
 
 
@@ -70,7 +70,7 @@ def cell_address(cell: Buffer) -> Expr:
 
 
 def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
-    """Emit an error whose message consists of texts and addresses of texts."""
+    """Emit an error; the parts of its message are strings and addresses of C strings."""
     given = block.alloc("parts", len(parts), "int64")
     for k, part in enumerate(parts):
         block.store(given, k, text_address(part) if isinstance(part, str) else part)
@@ -82,7 +82,7 @@ def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
 
 
 def raise_status(block: Block, what: str, status: Expr) -> None:
-    """Emit the error for a failed driver call; ``what`` is the user's operation."""
+    """Emit the error for a failed driver call; ``what`` describes the operation to the user."""
     with block.when(tirx.EQ(status, i64(OUT_OF_MEMORY))):
         raise_error(block, "MemoryError", [f"out of memory on the GPU: cannot {what}"])
     with block.otherwise():

@@ -1,4 +1,4 @@
-"""The GPU of this machine, by the driver's name, which keys measured times."""
+"""The GPU of this machine; the driver's name of the GPU is the key of measured times."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def has_library() -> bool:
 
 
 def card_of_records(path: Path, device: Device) -> str:
-    """Return the key of the GPU in a file of records that runs code for a device; "" if there is
-    none.
+    """Return the key of a GPU whose records are in the file and that runs code for ``device``, or
+    "".
 
-    If the file has several such GPUs, this machine's is taken.
+    If there are several, the key of this machine's GPU is returned.
 
     Raises:
-        BadInput: there are several, and none is this machine's.
+        BadInput: there are several, and none of them is this machine's GPU.
     """
     cards = [c for c in processors_in(path) if runs_code_of(c, device.architectures)]
     here = local_card() if len(cards) > 1 else None

@@ -1,6 +1,6 @@
-"""Opening of the device in a program's first call: driver, matching code, constants.
+"""Opening of the device in a program's first call: load the driver, the code and the constants.
 
-open(state, out)     ``out`` is 0, or 1 with an error raised
+open(state, out) ``out`` is 0; 1 if it failed and raised an error
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def leave(block: Block, out: Buffer) -> None:
 
 
 def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
-    """Begin a function ``(state, out)``: return its block, parameters and buffers; ``out`` is
-    set to 0.
+    """Begin a function ``(state, out)``, which sets ``out`` to 0; return its block, parameters and
+    buffers.
     """
     params = words("state"), words("out")
     block = Block()
@@ -84,7 +84,9 @@ def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
 
 
 def _open() -> Any:
-    """Return ``open(state, out)``: open the device if necessary; make its context current."""
+    """Return ``open(state, out)``, which opens the device if necessary and makes its context
+    current.
+    """
     block, params, state, out = _begin()
     with block.when(tirx.EQ(state[i64(OPENED)], i64(0))):
         lock(block, params[0], "lock")
@@ -105,7 +107,7 @@ def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
 
 
 def _find(graphs: bool) -> Any:
-    """Return ``find(state, out)``: look up the addresses of the driver's functions."""
+    """Return ``find(state, out)``, which looks up the addresses of the driver's functions."""
     block, params, state, out = _begin()
     library = O.call_extern("handle", "dlopen", StringImm(LIBRARY), i32(_NOW | _GLOBAL))
     handle = block.bind("library", library)
@@ -189,8 +191,8 @@ def _attribute(step: _Steps, number: int) -> Expr:
 
 
 def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
-    """Emit the loading of the best image: machine code of the device's generation, otherwise
-    PTX.
+    """Emit the loading of the best image: machine code for the device's generation, or PTX if there
+    is none.
     """
     block, state = step.block, step.state
     major, minor = _attribute(step, _MAJOR), _attribute(step, _MINOR)
@@ -275,8 +277,8 @@ def _constants(step: _Steps, placed: Placed, cell: Buffer) -> None:
 
 
 def _pool(step: _Steps, cell: Buffer) -> None:
-    """Emit the configuration of the driver's memory pool: it keeps as much as the program's
-    limit.
+    """Emit the configuration of the driver's memory pool, which may keep free memory up to the
+    program's limit.
     """
     block, state = step.block, step.state
     step("cuDeviceGetDefaultMemPool", cell_address(cell), i64(DEVICE_NUMBER))

@@ -6,7 +6,7 @@ end(state, events, start, end)
     waits for the work between them; ``end`` becomes the current host time, and ``start`` that
     time minus the duration of the work
 
-If no events can be created, ``start`` keeps the host's time.
+If no events can be created, ``start`` remains the host time at which the launch began.
 """
 
 from __future__ import annotations

@@ -1,22 +1,20 @@
 """CUDA graphs: the launches of a call, cached by dims, and launched at once.
 
-begin(record, key)   finds the graph of these dims, or evicts one for it
-node(record, ...)    replaces a launch
-take, give           the workspace of the call, which its graph owns
-end(record)          launches the graph
-leave(record)        after an error: removes the graph
-drop(state)          removes all graphs
+begin(record, key) finds the graph of these dims, or evicts another graph for a new one node(record,
+...) replaces a launch take, give allocate and free the workspace of the call, which its graph owns
+end(record) launches the graph leave(record) after an error: removes the graph drop(state) removes
+all graphs
 
-A call executes its host program as without graphs. Each launch is compared with the node at its
-position in the graph. If arguments differ, because the caller's tensors have other addresses, the
-node is updated. An update costs about as much as a launch, and few kernels access the caller's
-tensors; copying these to fixed buffers would cost more. Addresses of temporaries never differ,
-because a graph owns its workspace.
+A call executes the same host program as without graphs. Each launch is compared with the node at
+its position in the graph. If arguments differ, because the caller's tensors have other addresses,
+the node is updated. An update takes about as long as a launch, but few kernels access the caller's
+tensors. Copies of these tensors to fixed buffers would take longer. Addresses of temporaries never
+differ, because a graph owns its workspace.
 
-Graphs are built node by node and not captured from a stream: capture would leave the stream in a
-special state that other threads or a failure could disturb, does not return node handles, and does
-not work on the default stream. If another call is using the graphs, a call launches its kernels one
-by one; no call waits.
+Graphs are built node by node and not captured from a stream. Capture sets the stream to a special
+state that other threads or a failure could disturb, does not return node handles, and does not work
+on the default stream. If another call is using the graphs, a call launches its kernels one by one;
+no call waits for another.
 """
 
 from __future__ import annotations
@@ -59,19 +57,21 @@ from tvm_disc.typing import Buffer, Expr
 NODE, FORGET, BUILD, DROP_GRAPHS = (
     GlobalVar(f"tvm_disc_graph_{name}") for name in ("node", "forget", "build", "drop")
 )
-# A graph: time of the last use, or 0; the driver's handles; the workspace and its size; an event
-# after the last node; the tape of nodes, its length and capacity; whether the nodes differ from the
-# executable graph. The key follows.
+# Words of a graph: time of the last use, or 0; the driver's handles; the workspace and its size; an
+# event after the last node; the array of nodes (the tape), its length and capacity; whether the
+# nodes differ from the executable graph. The key follows.
 USED, EXECUTABLE, HANDLE, WORKSPACE, BYTES, EVENT, TAPE, LENGTH, ROOM, CHANGED, KEY = range(11)
-# A node on the tape: handle, function, blocks, threads (and bytes of shared memory, in the high
-# half), number of arguments; these follow.
+# Words of a node on the tape: handle, function, blocks, threads (with the bytes of shared memory in
+# the high half), number of arguments. The arguments follow.
 NODE_HANDLE, FUNCTION, BLOCKS, THREADS, COUNT, ARGUMENTS = range(6)
 _WITHOUT_TIMES = 2  # flag of an event
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """The graph cache of a program: up to ``most`` graphs, with keys of ``key_words`` numbers."""
+    """Size of a program's graph cache: up to ``most`` graphs, with keys of ``key_words``
+    numbers.
+    """
 
     most: int
     key_words: int
@@ -129,10 +129,10 @@ def _of_call(block: Block, address: Expr) -> tuple[Buffer, Buffer, Buffer]:
 
 
 def _begin(graphs: Graphs) -> Any:
-    """Return ``begin(record, key)``: select the graph of these dims.
+    """Return ``begin(record, key)``, which selects the graph of the dims in ``key`` for the call.
 
-    Without one, the least recently used graph is evicted. If another call is using the graphs, the
-    call gets none.
+    If there is no graph of these dims, a new one is begun, which may evict the least recently used
+    graph. If another call is using the graphs, this call runs without a graph.
     """
     address, key_ptr = tirx.Var("record", "int64"), words("key")
     block = Block()
@@ -263,7 +263,9 @@ def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
 
 
 def _end() -> Any:
-    """Return ``end(record)``: launch the graph, which is rebuilt first if its nodes changed."""
+    """Return ``end(record)``, which launches the graph, and rebuilds it before if its nodes
+    changed.
+    """
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, graph = _of_call(block, address)
@@ -280,7 +282,9 @@ def _end() -> Any:
 
 
 def _build(most_words: int) -> Any:
-    """Return ``build(record)``: make an executable graph of the nodes on the tape, in sequence."""
+    """Return ``build(record)``, which makes an executable graph of the nodes on the tape, in
+    sequence.
+    """
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, graph = _of_call(block, address)
@@ -311,7 +315,8 @@ def _build(most_words: int) -> Any:
         block.store(at, 0, at[i64(0)] + tape[i64(COUNT)] + ARGUMENTS)
     with block.when(tirx.EQ(graph[i64(EVENT)], i64(0))):
         made("cuEventCreate", EVENT, i64(_WITHOUT_TIMES))
-    # Memory of the graph is freed after this event, that is, after its last launch on any stream.
+    # The memory of the graph is freed only after this event, that is, after the graph's last launch
+    # on any stream.
     step("cuGraphAddEventRecordNode", cell_address(cell), graph[i64(HANDLE)], cell_address(before),
          i64(1), graph[i64(EVENT)])  # fmt: skip
     made("cuGraphInstantiateWithFlags", EXECUTABLE, graph[i64(HANDLE)], i64(0))
@@ -325,7 +330,9 @@ def _build(most_words: int) -> Any:
 
 
 def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
-    """Emit the destruction of the driver's handles; running launches complete normally."""
+    """Emit the destruction of the driver's handles of a graph; running launches complete
+    normally.
+    """
     for word, name in ((EXECUTABLE, "cuGraphExecDestroy"), (HANDLE, "cuGraphDestroy")):
         with block.when(tirx.NE(graph[i64(word)], i64(0))):
             block.eval(driver(state, name, graph[i64(word)]))
@@ -333,8 +340,8 @@ def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
 
 
 def _forget() -> Any:
-    """Return ``forget(state, graph)``: free everything that a graph owns, after its launches
-    complete.
+    """Return ``forget(state, graph)``, which waits for the launches of a graph and frees all memory
+    that the graph owns.
     """
     state_ptr, address = words("state"), tirx.Var("graph", "int64")
     block = Block()
@@ -353,7 +360,9 @@ def _forget() -> Any:
 
 
 def _leave() -> Any:
-    """Return ``leave(record)``: an error ends the call; the next call rebuilds its graph."""
+    """Return ``leave(record)``, which removes the graph after an error; the next call of these dims
+    builds a new one.
+    """
     address = tirx.Var("record", "int64")
     block = Block()
     record, state, _ = _of_call(block, address)
@@ -364,7 +373,7 @@ def _leave() -> Any:
 
 
 def _drop(graphs: Graphs) -> Any:
-    """Return ``drop(state)``: remove all graphs, unless a call is using them."""
+    """Return ``drop(state)``, which removes all graphs, unless a call is using them."""
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
@@ -383,8 +392,8 @@ def _drop(graphs: Graphs) -> Any:
 
 
 def _take() -> Any:
-    """Return ``take(record, size, out)``: the workspace of the call's graph, or one from the
-    pool.
+    """Return ``take(record, size, out)``; ``out`` receives the workspace of the call's graph, or
+    memory from the pool if the call has no graph.
     """
     address, size, out_ptr = tirx.Var("record", "int64"), tirx.Var("size", "int64"), words("out")
     block = Block()
@@ -405,7 +414,7 @@ def _take() -> Any:
 
 
 def _give() -> Any:
-    """Return ``give(record, address)``: free a workspace, unless a graph owns it."""
+    """Return ``give(record, address)``, which frees a workspace, unless a graph owns it."""
     address, workspace = tirx.Var("record", "int64"), tirx.Var("workspace", "int64")
     block = Block()
     record = words_at(block, address)

@@ -16,10 +16,11 @@ class Placed:
     """Location of the device code in the constant section.
 
     Attributes:
-        constants_bytes: size of the constants before it, which are copied to the device.
+        constants_bytes: bytes of the constants before the device code; only these are copied to the
+            device.
         names: names of the device functions, in order.
-        dynamic_bytes: of shared memory, of each.
-        images: (architecture, whether PTX, offset).
+        dynamic_bytes: bytes of dynamic shared memory of each function.
+        images: (architecture, whether the code is PTX, byte offset) of each image.
     """
 
     constants_bytes: int

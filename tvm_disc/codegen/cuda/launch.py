@@ -1,8 +1,8 @@
 """Operations of a call on the device: launches, memory, copies, and result tensors.
 
-The memory functions have the names and parameters of those for CPUs (``codegen/host/memory.py``),
-so that the host program is the same. All operations use the caller's stream, which TVM's runtime
-stores per thread, and are asynchronous.
+The memory functions have the same names and parameters as those for CPUs
+(``codegen/host/memory.py``), so that the same host code calls them. All operations are asynchronous
+and use the caller's stream, which TVM's runtime stores per thread.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def launch_functions(slot: GlobalVar, graphs: Graphs | None, most_words: int) ->
         DROP: _drop(),
         TENSOR: _tensor(),
         GlobalVar(RELEASE_NAME): _release(),
-        # a separate function for this unit, as a unit can call it by name only once
+        # Another name than in the entry unit, as a unit can refer to a name only once.
         LEFT: fail_function(LEFT, LEFT_CODE),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
@@ -146,7 +146,9 @@ def _launch(graphs: bool, most_words: int) -> Any:
 
 
 def _copy() -> Any:
-    """Return ``copy(state, to, from, size, out)`` on the device; ``out`` is 1 on failure."""
+    """Return ``copy(state, to, from, size, out)``, which copies on the device; ``out`` is 1 on
+    failure.
+    """
     state_ptr, out_ptr = words("state"), words("out")
     to, source, size = (tirx.Var(n, "int64") for n in ("to", "source", "size"))
     block = Block()
@@ -159,9 +161,10 @@ def _copy() -> Any:
 
 
 def _read() -> Any:
-    """Return ``read(state, address, size, out)``, which waits for a few bytes from the device.
+    """Return ``read(state, address, size, out)``, which copies a few bytes from the device and
+    waits.
 
-    They are stored after the first word of ``out``, which is 1 on failure.
+    The bytes are stored after the first word of ``out``, which is 1 on failure.
     """
     state_ptr, out = words("state"), words("out")
     address, size = (tirx.Var(n, "int64") for n in ("address", "size"))
@@ -169,7 +172,7 @@ def _read() -> Any:
     state = _state(block, state_ptr)
     cell = block.declare("o", out, "int64")
     block.store(cell, 0, i64(0))
-    block.store(cell, 1, i64(0))  # the last bytes may fill a word only partly
+    block.store(cell, 1, i64(0))  # the copied bytes may not fill this word
     now = stream(block)
     status = driver(state, "cuMemcpyDtoHAsync_v2", bits_of(out) + 8, address, size, now)
     refuse(block, (cell, 0), block.bind("status", status), "read a size or a condition")
@@ -179,7 +182,7 @@ def _read() -> Any:
 
 
 def _wait() -> Any:
-    """Return ``wait(state)``, which waits for all earlier work."""
+    """Return ``wait(state)``, which waits for all earlier work of the stream."""
     state_ptr = words("state")
     block = Block()
     state = _state(block, state_ptr)
@@ -188,7 +191,9 @@ def _wait() -> Any:
 
 
 def _take() -> Any:
-    """Return ``take(state, size, out)``: stream-ordered device memory, or 0."""
+    """Return ``take(state, size, out)``; ``out`` receives the address of stream-ordered device
+    memory, or 0 if memory is exhausted.
+    """
     state_ptr, size, out = words("state"), tirx.Var("size", "int64"), words("out")
     block = Block()
     state, cell = _state(block, state_ptr), block.declare("o", out, "int64")
@@ -217,7 +222,9 @@ def _allocate(block: Block, state: Buffer, size: Expr, out: Buffer) -> None:
 
 
 def _give() -> Any:
-    """Return ``give(state, address)``: free memory after the kernels before it."""
+    """Return ``give(state, address)``, which frees memory after all earlier kernels of the
+    stream.
+    """
     state_ptr, address = words("state"), tirx.Var("address", "int64")
     block = Block()
     state = _state(block, state_ptr)
@@ -226,7 +233,7 @@ def _give() -> Any:
 
 
 def _trim(graphs: bool) -> Any:
-    """Return ``trim(state)``: remove all graphs, and trim the driver's pool to the program's
+    """Return ``trim(state)``, which removes all graphs and trims the driver's pool to the program's
     limit.
     """
     state_ptr = words("state")
@@ -244,9 +251,10 @@ def _trim(graphs: bool) -> Any:
 
 
 def _close(slot: object) -> Any:
-    """Return ``()``: wait for all work, then free graphs and constants.
+    """Return the function ``()``, which waits for all work and then frees graphs and constants.
 
-    No call may run concurrently. The code stays loaded, as results are freed by it.
+    No call may run concurrently. The code stays loaded, because it frees the results that still
+    exist.
     """
 
     def emit(block: Block, args: Arguments) -> None:
@@ -263,13 +271,17 @@ def _close(slot: object) -> Any:
 
 
 def _drop() -> Any:
-    """Return ``drop(state)``, which does nothing: results are not cached, the driver's pool is."""
+    """Return ``drop(state)``, which does nothing: results are not cached, as the driver's pool
+    caches their memory.
+    """
     state_ptr = words("state")
     return prim_func([state_ptr], Block().stmt())
 
 
 def _tensor() -> Any:
-    """Return ``new_tensor(state, kind, dims, ndim, size, out)``, as for CPUs."""
+    """Return ``new_tensor(state, kind, dims, ndim, size, out)``, as in
+    ``codegen/host/results.py``.
+    """
     state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
     kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
     block = Block()
@@ -295,7 +307,9 @@ def _tensor() -> Any:
 
 
 def _release() -> object:
-    """Return ``(managed tensor)``: the deleter of a result, called by its last owner."""
+    """Return the function ``(managed tensor)``, the deleter of results, which the last owner of a
+    result calls.
+    """
     managed = tirx.Var("managed", void_pointer())
     block = Block()
     fields = words_at(block, bits_of(managed))
@@ -309,7 +323,9 @@ def _release() -> object:
 
 
 def _upload(slot: GlobalVar) -> object:
-    """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
+    """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``, which
+    copies a host array to a new device tensor.
+    """
     handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
     block = Block()
@@ -357,8 +373,8 @@ def _open_or_fail(block: Block, state: Buffer, args: object) -> None:
 
 
 def _download(slot: object) -> Any:
-    """Return ``(tensor, address, bytes)``: copy a tensor's elements to the host, after waiting
-    for them.
+    """Return ``(tensor, address, bytes)``, which copies a tensor's elements to the host address and
+    waits for the copy.
     """
 
     def emit(block: Block, args: Arguments) -> None:

@@ -1,7 +1,7 @@
-"""cuBLASLt: loaded when the device is opened, and called for matmuls.
+"""cuBLASLt, which is loaded when the device is opened, and called for matmuls.
 
-find(state)                     loads the library and creates a handle, if it is installed
-product(record, fields, out)    ``schedules/cuda/library.py`` documents ``fields``
+find(state) loads the library and creates a handle, if the library is installed product(record,
+fields, out) ``schedules/cuda/library.py`` documents ``fields``
 
 If a call fails, the generated kernels compute the matmul.
 """
@@ -47,7 +47,7 @@ from tvm_disc.typing import Buffer, Expr, GlobalVar
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2
-# cuBLASLt constants: attributes of a matmul and of a matrix layout, and the element type.
+# Numbers of cuBLASLt: attributes of a matmul and of a matrix layout, and the element type.
 _OF_FIRST, _OF_SECOND, _OF_EPILOGUE, _OF_BIAS = 3, 4, 7, 8
 _OF_BATCH, _OF_STEP = 5, 6
 _FLOAT32 = 0
@@ -60,7 +60,9 @@ def library_functions() -> dict[GlobalVar, Expr]:
 
 
 def _find() -> Any:
-    """Return ``find(state)``; the handle remains 0 if anything is missing."""
+    """Return ``find(state)``; the handle remains 0 if the library or one of its functions is
+    missing.
+    """
     state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
@@ -105,8 +107,8 @@ class _Tries:
 
 
 def _product() -> Any:
-    """Return ``product(record, fields, out)``; calls with a CUDA graph use the generated kernels
-    instead.
+    """Return ``product(record, fields, out)``, which computes a matmul. In calls with a CUDA graph
+    it does nothing, and the generated kernels compute the matmul.
     """
     address, fields_ptr, out_ptr = tirx.Var("record", "int64"), words("fields"), words("out")
     block = Block()
@@ -156,7 +158,9 @@ def _product() -> Any:
 
 
 def _matrices(fields: Buffer) -> list[tuple[int, tuple[Expr, Expr]]]:
-    """Return the operands and the result, with rows and columns of their layout in memory."""
+    """Return the first field of each operand and of the result, with the rows and columns of its
+    layout.
+    """
     rows, columns, depth = (fields[i64(x)] for x in (ROWS, COLUMNS, DEPTH))
 
     def turned(flag: int, sides: tuple[Expr, Expr]) -> tuple[Expr, Expr]:

@@ -1,6 +1,6 @@
 """Compilation of CUDA C by NVIDIA's run-time compiler, from its wheel or a CUDA installation.
 
-It needs neither a GPU nor a driver. Running the compiled code does not need it.
+The compiler needs neither a GPU nor a driver. It is not needed to run the compiled code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPTIONS = ("--std=c++17", "-default-device", "--fmad=true", "-w")
 
 @dataclass(frozen=True)
 class Image:
-    """Code for one architecture: machine code, or PTX for it and newer ones."""
+    """Code for one architecture: machine code, or PTX, which newer architectures also run."""
 
     architecture: int
     portable: bool
@@ -29,7 +29,7 @@ class Image:
 
 
 def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
-    """Return machine code for each architecture, and PTX of the first for newer GPUs.
+    """Return machine code for each architecture, and PTX of the first architecture for newer GPUs.
 
     Raises:
         Unsupported: NVRTC is not installed, or does not know an architecture.
@@ -132,7 +132,7 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def _places() -> list[str]:
-    """Return candidate paths: the wheels of CUDA 13 and 12, then the system's library."""
+    """Return candidate paths of NVRTC: in the wheels of CUDA 13 and 12, then in the system."""
     found: list[str] = []
     try:
         spec = importlib.util.find_spec("nvidia")

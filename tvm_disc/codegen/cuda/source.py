@@ -1,4 +1,4 @@
-"""Device functions as CUDA C, by TVM's code generator, without any header files.
+"""Device functions as CUDA C, from TVM's code generator, without any header files.
 
 The text is self-contained: NVRTC needs no CUDA installation, and any C++ compiler can compile the
 text if CUDA's keywords are defined.
@@ -69,12 +69,13 @@ def _generated(module: object, target: Target) -> str:
 
 @contextmanager
 def _uncompiled() -> Iterator[list[str]]:
-    """Keep TVM from compiling what this thread generates; yield the texts it wanted compiled.
+    """Prevent TVM from compiling the CUDA C that this thread generates; yield the texts instead.
 
-    Where TVM's CUDA runtime is loaded, which needs a driver and the CUDA runtime library,
+    If TVM's CUDA runtime is loaded, which needs a driver and the CUDA runtime library,
     ``target.build.cuda`` compiles its text by the global function ``tvm_callback_cuda_compile``.
-    That needs CUDA's headers, takes as long as our own compilation, and is not wanted: the text is
-    changed first. Other threads' modules are compiled as before.
+    This compilation needs CUDA's headers and takes as long as ours. Its result would not be used,
+    because the text is changed before it is compiled. Modules of other threads are compiled as
+    before.
     """
     texts: list[str] = []
     own = threading.get_ident()
@@ -116,7 +117,9 @@ def _marked(function: DeviceFunction, target: Target) -> Any:
 
 
 def _constant_bits(body: Expr) -> Any:
-    """Replace the bits of a float literal by an integer: TVM's text takes the literal's address."""
+    """Replace a reinterpreted float literal by an integer: TVM's CUDA C would take the literal's
+    address, which is invalid.
+    """
 
     def folded(node: Call) -> Expr:
         name, arg = getattr(node.op, "name", ""), node.args[0] if len(node.args) else None
@@ -130,7 +133,7 @@ def _constant_bits(body: Expr) -> Any:
 
 
 def _refused(functions: Sequence[DeviceFunction], target: Target, error: Exception) -> Unsupported:
-    """Return the error for the first function that fails, with the reason."""
+    """Return the error for the first function whose code generation fails, with the reason."""
     for function in functions:
         try:
             _generated(tvm.IRModule({GlobalVar(function.name): _marked(function, target)}), target)
@@ -141,7 +144,9 @@ def _refused(functions: Sequence[DeviceFunction], target: Target, error: Excepti
 
 
 def _divisions(body: str) -> list[str]:
-    """Return definitions of the divisions that a text calls: x / 0 is 0 (``tir/division.py``)."""
+    """Return the definitions of the division functions that a text calls; x / 0 is 0
+    (``tir/division.py``).
+    """
     found = sorted({m.groups() for m in _DIVISION.finditer(body)})
     lines = []
     for way, kind, dtype in found:

@@ -20,7 +20,7 @@ def stream(block: Block) -> Expr:
 
 
 def refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
-    """Emit an error exit for a failed status; it sets the word ``out`` to 1."""
+    """Emit an error exit if a status is a failure; the exit sets the word ``out`` to 1."""
     with block.when(tirx.NE(status, i64(0))):
         raise_status(block, what, status)
         block.store(out[0], out[1], i64(1))

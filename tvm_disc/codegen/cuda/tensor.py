@@ -1,8 +1,9 @@
 """CUDA C of the functions that ``schedules/cuda/tensor/instructions.py`` calls.
 
-They are PTX instructions of compute capability 8.0, of a thread or of a warp, and of 9.0, of a
-warpgroup: four warps, whose 128 threads multiply a tile of 64 rows. An address in shared memory is
-an integer of 32 bits. The text is added only to code that calls one of the functions.
+The functions contain PTX instructions. Those of compute capability 8.0 belong to a thread or a
+warp, those of 9.0 to a warpgroup: four warps, whose 128 threads multiply a tile of 64 rows. An
+address in shared memory is a 32-bit integer. The text is added only to code that calls one of the
+functions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 
 PREFIX = "disc_tensor_"
-# dtype, columns, whether A is stored along rows, whether B is stored along columns
+# Parts of a name: dtype, columns, whether A is stored along rows, whether B is stored along
+# columns.
 _GROUP = re.compile(r"disc_tensor_group_multiply_(bfloat16|float16)_(\d+)_([01])([01])\b")
 _KINDS = {"bfloat16": "bf16", "float16": "f16"}
 _DESCRIPTOR = r"""
@@ -53,7 +55,7 @@ DISC_DEVICE void disc_tensor_group_settle(float*) {}
 
 
 def group_text(body: str) -> str:
-    """Return the functions of warpgroups that a text calls, empty if it calls none."""
+    """Return the definitions of the warpgroup functions that a text calls, or an empty string."""
     found = sorted({m.groups() for m in _GROUP.finditer(body)})
     if not found:
         return ""

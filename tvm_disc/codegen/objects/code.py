@@ -81,11 +81,11 @@ class Errors:
 
 
 class ObjectCode:
-    """Emits instructions on boxes. ``heap`` is None in programs without them.
+    """Emits instructions on boxed values. ``heap`` is None in programs without boxed values.
 
     Args:
         functions: the global variables of host functions.
-        jumps: emits a tail call as a jump if it can; returns whether it did.
+        jumps: emits a tail call as a jump if possible; returns whether it did.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ObjectCode:
     # -- the heap of the entry function --------------------------------------------------------
 
     def start_heap(self) -> None:
-        """Create the heap of a call."""
+        """Emit the creation of the heap of a call."""
         cell = self.block.alloc("heap_cell", 1, "int64")
         self.block.eval(call(START, self.host.state, cell.data))
         address = self.block.bind("heap_at", cell[i64(0)])
@@ -138,16 +138,18 @@ class ObjectCode:
         self.block.store(self.regs, Reg.PROFILE, self.host.profile)
 
     def use_heap(self, heap: Expr) -> None:
-        """Allocate from this heap from here on."""
+        """Emit all further allocations from this heap."""
         self.heap, self.regs = heap, self.block.declare("regs", heap, "int64")
         self.regions.memory = self
 
     def release_heap(self) -> None:
-        """Free all blocks of the heap."""
+        """Emit the release of all blocks of the heap."""
         self.block.eval(call(RELEASE, self.heap))
 
     def stop_heap(self, verify: bool) -> None:
-        """Free the heap; with ``verify``, check that no block was left."""
+        """Emit the release of the heap; with ``verify``, after a check that all blocks were
+        freed.
+        """
         live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
         self.release_heap()
         self.heap, self.regions.memory = None, self._kept
@@ -157,7 +159,7 @@ class ObjectCode:
     # -- errors --------------------------------------------------------------------------------
 
     def stop(self, code: int) -> None:
-        """Leave the function with an error."""
+        """Emit an exit from the function with an error."""
         self.block.store(self.regs, Reg.ERROR, i64(code))
         self.exits.leave()
 
@@ -191,7 +193,7 @@ class ObjectCode:
             self._tensor(storage.box, storage.box.value, storage)
 
     def _tensor(self, box: Box, value: StoredTensor, storage: Storage) -> None:
-        """Allocate a block for a tensor whose elements are written later."""
+        """Emit the allocation of a block for a tensor whose elements are written later."""
         size = mul(product(value.shape), element_bytes(value.dtype))
         start = data_offset(len(value.shape))
         made = self._block(i64(size) + start)
@@ -269,8 +271,8 @@ class ObjectCode:
     def _dup(self, address: Expr, tensor: bool = False) -> None:
         """Emit an increment of the reference count of the box at ``address``.
 
-        Only blocks have a count. With ``tensor``, the box holds a tensor, which is always a block,
-        and the test for a block is omitted.
+        Only blocks have a count: the code first tests for a block. With ``tensor``, the box holds a
+        tensor, which is always a block, and the test is omitted.
         """
         if isinstance(address, tirx.IntImm):
             return
@@ -325,7 +327,9 @@ class ObjectCode:
     # -- calls ---------------------------------------------------------------------------------
 
     def _push(self, instruction: Invoke) -> int:
-        """Store arguments in the argument registers; return their number."""
+        """Emit stores of the arguments to the argument registers; return the number of
+        arguments.
+        """
         for k, box in enumerate(instruction.args):
             self.block.store(self.regs, Reg.ARGS + k, self.boxes[box])
         count = len(instruction.args)
@@ -335,7 +339,9 @@ class ObjectCode:
         return count
 
     def _push_captures(self, address: Expr, count: int) -> None:
-        """Append a closure's captures to the arguments, and store its function in ``Reg.NEXT``."""
+        """Emit code that appends a closure's captures to the arguments and stores the index of its
+        function in ``Reg.NEXT``.
+        """
         next_ = Reg.NEXT
         self.block.store(self.regs, next_, tirx.shift_right(address, i64(1)))
         with self.block.when(is_block(address)):
@@ -372,7 +378,8 @@ class ObjectCode:
         for k, box in enumerate(instruction.boxes):
             self.block.store(self.regs, Reg.RESULTS + k, self.boxes[box])
 
-    # -- the border ----------------------------------------------------------------------------
+    # -- inputs and results
+    # ----------------------------------------------------------------------------
 
     def _decode(self, instruction: Decode) -> None:
         out = self.block.alloc("out", 1, "int64")
@@ -397,7 +404,9 @@ class ObjectCode:
 
 
 def raised(code: Expr, null: Expr) -> Expr:
-    """Return a call that raises: the caller returns with the error."""
+    """Return a call that raises the error of a code: the calling function returns with this
+    error.
+    """
     return O.call_cpacked(str(RAISE.name_hint), code, null)
 
 

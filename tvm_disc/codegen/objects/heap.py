@@ -2,8 +2,8 @@
 
 The first chunk of workspace holds the registers (``Reg``) and the first blocks. More chunks are
 allocated as needed, and all are freed together at the end of the call, also after an error, so that
-nothing leaks from one call into the next. Blocks have size classes with a free list each. Host code
-of a call runs on one thread, so reference counts are not atomic.
+nothing leaks from one call into the next. There is a free list for each size class of blocks. Host
+code of a call runs on one thread, so reference counts are not atomic.
 
 A block begins with four int64 words: reference count, tag, size class (with a mark in the upper
 bits while results are written), number of children. The children follow: addresses of blocks, or
@@ -27,7 +27,7 @@ MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
 LARGE_BYTES = 1 << 15  # blocks of at least this size get their own chunk
 FIRST_CHUNK_BYTES, LAST_CHUNK_BYTES = 1 << 15, 1 << 20
-STACK_BYTES = 4 << 20  # stack limit of recursion: half of a typical stack
+STACK_BYTES = 4 << 20  # limit of the stack that recursion uses: half of a typical stack
 
 
 class Reg:
@@ -94,7 +94,9 @@ def _request(block: Block, state: Expr, size_bytes: Expr) -> Expr:
 
 
 def _start() -> object:
-    """Return ``start(state, out)``: ``out`` becomes the address of a new heap, 0 without memory."""
+    """Return ``start(state, out)``; ``out`` receives the address of a new heap, or 0 if memory is
+    exhausted.
+    """
     state, out = tirx.Var("state", word_pointer()), tirx.Var("out", word_pointer())
     block = Block()
     target = block.declare("target", out, "int64")
@@ -113,7 +115,7 @@ def _start() -> object:
 
 
 def _release() -> Any:
-    """Return ``release(heap)``: free all chunks."""
+    """Return ``release(heap)``, which frees all chunks."""
     heap = tirx.Var("heap", word_pointer())
     block = Block()
     regs = block.declare("regs", heap, "int64")
@@ -129,8 +131,8 @@ def _release() -> Any:
 
 
 def _alloc() -> object:
-    """Return ``alloc(heap, size_bytes, out)``: a block with one reference; 0 and an error
-    without memory.
+    """Return ``alloc(heap, size_bytes, out)``; ``out`` receives the address of a block with one
+    reference, or 0 if memory is exhausted, in which case ``Reg.ERROR`` is set.
     """
     heap, size = tirx.Var("heap", word_pointer()), tirx.Var("size_bytes", "int64")
     out = tirx.Var("out", word_pointer())
@@ -155,7 +157,9 @@ def _alloc() -> object:
 
 
 def _size_class(block: Block, size: Expr) -> tuple[Expr, Expr]:
-    """Return (size class, bytes): steps of 64 up to 1024, then four steps for each doubling."""
+    """Return (size class, bytes) for a size, rounded up: classes are multiples of 64 up to 1024,
+    then four per doubling.
+    """
     kind, rounded = block.alloc("kind", 1, "int64"), block.alloc("rounded", 1, "int64")
     steps = block.bind("steps", tirx.shift_right(size + 63, i64(6)))
     block.store(kind, 0, steps)
@@ -173,7 +177,9 @@ def _size_class(block: Block, size: Expr) -> tuple[Expr, Expr]:
 
 
 def _carve(block: Block, regs: Buffer, target: Buffer, size: Expr) -> None:
-    """Take a block from the current chunk, a new chunk, or for large blocks a chunk of its size."""
+    """Emit the allocation of a block from the current chunk or a new chunk; a large block gets a
+    separate chunk.
+    """
     block.store(target, 0, i64(0))
     with block.when(tirx.GE(size, i64(LARGE_BYTES))):
         chunk = _chunk(block, regs, size + 64)
@@ -204,10 +210,11 @@ def _chunk(block: Block, regs: Buffer, size: Expr) -> Expr:
 
 
 def _free() -> object:
-    """Return ``free(heap, dead)``: free an unreferenced block and all blocks that only it
+    """Return ``free(heap, dead)``, which frees an unreferenced block and all blocks that only it
     references.
 
-    Pending blocks are linked through their reference counts, so long lists need no stack.
+    Blocks that are still to be freed are linked through their reference count words, so that long
+    lists need no recursion.
     """
     heap, dead = tirx.Var("heap", word_pointer()), tirx.Var("dead", "int64")
     block = Block()
@@ -236,6 +243,6 @@ def _free() -> object:
 
 
 def is_block(address: Expr) -> Expr:
-    """Return whether a child is the address of a block."""
+    """Return an expression for whether a child is the address of a block."""
     odd = tirx.bitwise_and(address, i64(1))
     return tirx.And(tirx.NE(address, i64(0)), tirx.EQ(odd, i64(0)))

@@ -1,7 +1,8 @@
 """Instructions on reference-counted boxes.
 
-``consumed`` boxes pass their reference to the instruction, ``used`` ones are borrowed, ``made``
-ones are returned with a new reference. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
+An instruction takes over the reference of its ``consumed`` boxes, borrows its ``used`` boxes, and
+defines its ``made`` boxes with a new reference. :mod:`ownership` inserts ``Dup`` and ``Drop``
+accordingly.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class BoxInstruction(Instruction):
     """Base class of the instructions on boxes.
 
     Attributes:
-        TAKES, SEES, MAKES: names of the fields with boxes that it consumes, borrows and defines.
+        TAKES, SEES, MAKES: names of the fields whose boxes the instruction consumes, borrows and
+            defines.
     """
 
     TAKES: ClassVar[tuple[str, ...]] = ()
@@ -67,7 +69,8 @@ class Unbox(BoxInstruction):
 class BoxView(BoxInstruction):
     """Box a tensor without a copy.
 
-    Its elements are in ``owner``, which is kept alive, or in memory that outlives the call.
+    The elements are in the block ``owner``, to which the new box has a reference, or in memory that
+    outlives the call.
     """
 
     TAKES: ClassVar = ("owner",)
@@ -143,7 +146,9 @@ class SetField(BoxInstruction):
 
 @dataclass(eq=False)
 class HasTag:
-    """Condition: whether a constructor made a node; ``plain`` constructors have no fields."""
+    """Condition that a node was made by a given constructor; ``plain``: the constructor has no
+    fields.
+    """
 
     box: Box
     tag: int
@@ -152,7 +157,7 @@ class HasTag:
 
 @dataclass(eq=False)
 class Choose(BoxInstruction):
-    """Run one of two regions; the boxes they yield become ``outcomes``."""
+    """Run one of two regions; the boxes that the region returns become ``outcomes``."""
 
     cond: Storage | HasTag
     then_region: Region
@@ -254,8 +259,8 @@ class Dup(BoxInstruction):
 
 @dataclass(eq=False)
 class Drop(BoxInstruction):
-    """Decrement a reference count; the last reference frees the block and what only it
-    references.
+    """Decrement a reference count. If it becomes 0, the block and all blocks that only it
+    references are freed.
     """
 
     box: Box

@@ -1,1 +1,1 @@
-"""The host program before it is code: order, ownership, memory, kernels."""
+"""The host program before code generation: order of instructions, ownership, memory, kernels."""

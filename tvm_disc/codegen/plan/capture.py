@@ -46,7 +46,9 @@ def _reason(step: Instruction, later: Sequence[Instruction]) -> str:
 
 
 def waits(program: Program) -> list[str]:
-    """Return where a call waits for the GPU, in order; each wait copies a few bytes."""
+    """Return a text for each point where a call waits for the GPU, in order. Each wait copies a few
+    bytes to the host.
+    """
     return list(_waits(program.region, ""))
 
 

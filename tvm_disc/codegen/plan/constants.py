@@ -21,8 +21,8 @@ _release_pages = Late("tvm_disc.support.spilled:release_pages")
 class ProgramConstant:
     """An array that kernels read, unchanged or packed; it is written into the section once.
 
-    The array is released when it has been written, so that a build does not hold all weights and
-    their packed copies at once.
+    The array is released after it was written, so that a build does not hold all weights and their
+    packed copies at the same time.
     """
 
     array: Array
@@ -31,13 +31,13 @@ class ProgramConstant:
 
     @cached_property
     def form(self) -> Form:
-        """Shape and element type in the section."""
+        """The shape and dtype in the section."""
         shape, dtype = self.array.shape, self.array.dtype.name
         return (shape, dtype) if self.packing is None else self.packing.form(shape, dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the section."""
+        """The number of bytes in the section."""
         shape, dtype = self.form
         return prod(shape) * np.dtype(dtype).itemsize if self.packing else self.array.nbytes
 

@@ -17,9 +17,9 @@ from tvm_disc.shape.chains import ROW, joined, terms
 from tvm_disc.support.alike import ByStructure
 from tvm_disc.typing import Expr
 
-MAX_STACKS = 8  # alternatives for the highest stack in one expression
-READABLE = 4000  # characters of one expression
-LONG = 40  # characters from which a part gets a name
+MAX_STACKS = 8  # maximum stacks of slots in one expression
+READABLE = 4000  # maximum characters of a formula that is made readable
+LONG = 40  # a part of a formula with at least so many characters gets a name
 
 _OPERATORS: dict[type, str] = {
     tirx.Add: "+",
@@ -51,7 +51,7 @@ def formula(expr: Expr) -> str:
 
 
 def readable_formula(expr: Expr) -> str:
-    """Return an expression as a formula with few parentheses; as TVM prints it if it is not
+    """Return an expression as a formula with few parentheses, or in TVM's notation if it is not
     arithmetic.
     """
     try:
@@ -61,13 +61,15 @@ def readable_formula(expr: Expr) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a formula with few parentheses, unless it is too long to read."""
+    """Return a formula with few parentheses; a formula of more than ``READABLE`` characters is
+    unchanged.
+    """
     return text if len(text) > READABLE else ast.unparse(ast.parse(text, mode="eval"))
 
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """Return an expression as text; ``inner`` returns the texts of its operands."""
-    kind: object = type(expr)  # compared directly, as isinstance is slow for each of TVM's classes
+    kind: object = type(expr)  # types are compared: isinstance is slow for TVM's classes
     if kind is tirx.Add and len(parts := terms(expr)) > ROW:
         return joined([inner(part) for part in parts], lambda a, b: f"({a} + {b})")
     if kind in _OPERATORS:
@@ -87,14 +89,14 @@ def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
 
 
 class Formulas:
-    """Formulas of many expressions that share parts; long parts are named and written once.
+    """Formulas of many expressions that share parts; long parts get names and are written once.
 
-    Sizes of a model's kernels contain each other: fully expanded, they grow exponentially with
-    depth.
+    The sizes of a model's kernels contain the sizes of earlier kernels. Without names, their length
+    would grow exponentially with the depth of the model.
 
     Attributes:
-        steps: ``name = text``, each over earlier names.
-        dims: the variables found.
+        steps: ``name = text``, where ``text`` may contain dims and earlier names.
+        dims: the variables in the expressions.
     """
 
     def __init__(self) -> None:
@@ -102,8 +104,8 @@ class Formulas:
         self.dims: set[str] = set()
         self._names: dict[str, str] = {}
         self._texts: dict[int, str] = {}
-        self._whole = ByStructure[str]()  # a model has few distinct sizes
-        self._seen: list[Expr] = []  # kept alive, so that their hashes are not reused
+        self._whole = ByStructure[str]()  # cache of texts: a model has few distinct sizes
+        self._seen: list[Expr] = []  # keeps them alive: hashes are addresses
         self._lengths: dict[str, int] = {}
 
     def text(self, expr: Expr) -> str:
@@ -145,17 +147,18 @@ class Formulas:
         return self._lengths.get(text, len(text))
 
     def values(self, texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
-        """Return the values of formulas."""
+        """Return the values of formulas of this object for given dims."""
         return evaluate_all(self.steps, texts, dims)
 
 
 def steps_of(definitions: Sequence[Define]) -> list[str]:
-    """Return definitions as steps of a formula."""
+    """Return definitions as the steps ``name = formula`` of a longer formula."""
     return [f"{step.var.name} = {formula(step.value)}" for step in definitions]
 
 
 def workspace_formula(region: Region) -> str:
-    """Return the bytes of a region's workspace: the highest stack of slots, each slot aligned.
+    """Return a formula for the bytes of a region's workspace: the height of the highest stack of
+    slots, each slot aligned.
 
     The result is one expression if it is short. Otherwise its parts, and the end of each slot, are
     named: ``_a0 = align(4*n); _s0 = _a0; _s1 = _s0 + _a0; max(_s1, ...)``.
@@ -193,13 +196,13 @@ def _largest(texts: Sequence[str]) -> str:
 
 
 def under(condition: str, one: str, other: str) -> str:
-    """Return a formula that selects one of two by a condition on dims."""
+    """Return a formula that selects one of two formulas by a condition on dims."""
     (*first, yes), (*second, no) = (t.split("; ") for t in (one, _renamed(other)))
     return "; ".join([*first, *second, f"(({yes}) if {condition} else ({no}))"])
 
 
 def _renamed(text: str) -> str:
-    """Rename the steps of a formula, so that they do not collide with another formula's."""
+    """Rename the steps of a formula, so that their names differ from those of another formula."""
     names = {step.partition(" = ")[0] for step in text.split("; ")[:-1]}
     return re.sub(r"\b[^\W\d]\w*", lambda w: f"{w[0]}_" if w[0] in names else w[0], text)
 
@@ -232,7 +235,7 @@ class _Tidy(ast.NodeTransformer):
 
 
 def _highest(stacks: Sequence[Counter[str]]) -> list[Counter[str]]:
-    """Return the stacks that no other stack contains."""
+    """Return the stacks that are not a subset of another stack."""
     kept: list[Counter[str]] = []
     for stack in sorted(stacks, key=lambda s: -s.total()):
         if not any(stack <= other for other in kept):

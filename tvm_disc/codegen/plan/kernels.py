@@ -75,7 +75,9 @@ def _refuse_narrow(nodes: Sequence[Node]) -> None:
 
 
 def _refuse_whole_means(nodes: Sequence[Node]) -> None:
-    """Refuse means of integers, which only a user's pass can produce: importers divide sums."""
+    """Refuse means of integers. Only a user's pass can produce them, as importers emit a sum and a
+    division.
+    """
     for node in nodes:
         if node.op == "relax.mean" and not is_float(node.dtype):
             raise Unsupported(
@@ -103,7 +105,7 @@ class KernelLibrary:
     Groups are equal if their functions are structurally equal up to names of symbols and variables.
 
     Args:
-        made: called with every new kernel.
+        made: function that is called with every new kernel.
     """
 
     def __init__(
@@ -153,7 +155,9 @@ class KernelLibrary:
         return kernel
 
     def _fresh(self, name: str) -> str:
-        """Return a unique name; versions of a program use the same names for their groups."""
+        """Return a unique kernel name. The versions of a program use the same names for their
+        groups, so a name may already be in use.
+        """
         number = 1
         unique = name
         while unique in self._kernels:
@@ -175,15 +179,15 @@ class KernelLibrary:
         self._constants = {}
 
     def resolve_constant(self, arg: Expr) -> object:
-        """Return the literal of an operand that a kernel requires in packed form."""
+        """Return the constant of an operand that a kernel reads in packed form."""
         constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
         if constant is None:
             raise Unsupported(f"operand {arg} must be a constant to be packed")
         return constant
 
     def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Any]]:
-        """Return the counting and the filling kernel of ``nonzero`` for a rank and dtype, and
-        the dims.
+        """Return the two kernels of ``nonzero`` for a rank and dtype, which count and write the
+        positions, and the dims of a call.
         """
         key = (len(shape), dtype)
         if key not in self._nonzero:

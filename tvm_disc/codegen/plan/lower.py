@@ -1,4 +1,4 @@
-"""Lowering of a fused Relax module to a host program: storages and order of kernel calls.
+"""Lowering of a fused Relax module to a host program of storages and instructions.
 
 Views share the storage of their operand. Tail-recursive functions become loops. Results are written
 directly into tensors allocated for the caller.
@@ -149,8 +149,8 @@ class _Lowerer:
     def _returned(
         self, value: StoredTensor, position: int, earlier: Sequence[StoredTensor]
     ) -> StoredTensor:
-        """Return a result of the program: its temporary becomes the output; other storages are
-        copied.
+        """Return a result of the program. If the value is a temporary that may be returned, its
+        storage becomes the output; otherwise the value is copied to a new output.
         """
         storage = value.storage
         if self.objects.may_be_returned(value):
@@ -173,7 +173,8 @@ class _Lowerer:
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> StoredTensor:
         name = self.here.numbered(name)
         plain = mul(product(shape), element_bytes(dtype))
-        # The simplified size may contain symbols that are bound only later.
+        # The simplified size may contain symbols that are bound only later; then use the plain
+        # size.
         simple = self.solver.simplify(plain)
         bound = all(v in self.here.defined for v in tirx.analysis.undefined_vars(i64(simple)))
         size = simple if bound else plain
@@ -251,7 +252,7 @@ class _Lowerer:
             self.here.env[var] = self.value(value)
 
     def _match(self, value: Any, ty: TVMType) -> Any:
-        """Lower a ``match_cast``: new symbols are bound, known ones are compared."""
+        """Lower a ``match_cast``: bind new symbols, and emit guards that compare the known ones."""
         if isinstance(value, tuple):
             return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
         if isinstance(ty, relax.ShapeType):
@@ -263,7 +264,7 @@ class _Lowerer:
         return StoredTensor(tuple(ty.shape.values), value.dtype, value.storage)
 
     def _read_numbers(self, value: Any, ty: TVMType) -> object:
-        """Lower a read of a tensor's elements as dims."""
+        """Lower the binding of symbols to the elements of a tensor."""
         numbers = []
         for declared in ty.values:
             fresh = isinstance(declared, tirx.Var) and declared not in self.here.defined
@@ -312,7 +313,9 @@ class _Lowerer:
         raise Unsupported(f"operator {name} was left outside every fused group")
 
     def _checked(self, call: Call) -> Any:
-        """Return the first operand; guards compare the numbers computed from it with the limits."""
+        """Lower a range check; return its first operand. Guards compare the numbers that were
+        computed from the operand with the limits.
+        """
         data, *numbers, limits = call.args
         found = [tirx.Var("found", "int64") for _ in numbers]
         for var, number in zip(found, numbers, strict=True):
@@ -341,8 +344,8 @@ class _Lowerer:
     def _extended(
         self, kernel: Kernel, values: Sequence[StoredTensor], symbols: Sequence[Expr]
     ) -> StoredTensor | None:
-        """Return the buffer that a kernel extends or updates in place, or None; a guard checks
-        that appended rows fit.
+        """Return the buffer that a kernel extends or updates in place, or None. For a kernel that
+        appends rows, add a guard that they fit.
         """
         node = kernel.extension
         if node is None:
@@ -394,7 +397,7 @@ class _Lowerer:
         )
 
     def _packed(self, kernel: Any, position: int, arg: Expr) -> StoredTensor:
-        """Return a kernel operand; the kernel may require a weight in packed form."""
+        """Return an operand of a kernel call; a weight is packed if the kernel requires this."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
             value = self.value(arg)
@@ -410,8 +413,8 @@ class _Lowerer:
         return found
 
     def _nonzero(self, source: StoredTensor) -> StoredTensor:
-        """Lower ``nonzero`` to two kernels: the first counts, the second fills; the count
-        becomes a dim.
+        """Lower ``nonzero`` to two kernels: the first counts the elements that are not zero, the
+        second writes their positions. The count becomes a dim.
         """
         count, fill, symbols = self.library.nonzero(source.shape, source.dtype)
         total = self._temp((i64(1),), "int64", "count")
@@ -456,8 +459,8 @@ class _Lowerer:
         return rebuild(results[0], iter([o.value for o in outcomes]))
 
     def _escape(self, region: Region, value: StoredTensor) -> StoredTensor:
-        """Move a value that outlives its region, and all values that it may alias, out of the
-        workspace.
+        """Move a value that outlives its region, and all values that it may alias, from the
+        workspace to cells.
         """
         seen: set[Storage] = set()
         waiting = [value]
@@ -529,7 +532,7 @@ class _Lowerer:
     def _exit(
         self, region: Region, seq: SeqExpr, var: object, tail: Sequence[Expr], out: Any
     ) -> object:
-        """Lower the branch that leaves the loop, and the bindings after it that repack the
+        """Lower the branch that leaves the loop, and the bindings after the branch that repack its
         result.
         """
 

@@ -1,4 +1,6 @@
-"""Lowering of boxed values: data types, references, closures, and calls and branches with them."""
+"""Lowering of boxed values, which are data types, references and closures, and of calls and
+branches on boxed values.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Dead:
 
 
 class Sequences(Protocol):
-    """Lowers sequences, bindings and operands."""
+    """Interface that lowers sequences, bindings and operands."""
 
     def sequence(self, seq: SeqExpr) -> Any:
         """Lower a sequence; return its value."""
@@ -80,8 +82,8 @@ class ObjectLowerer:
     def may_be_returned(self, value: StoredTensor) -> bool:
         """Return whether a value can be computed directly into a tensor for the caller.
 
-        That tensor is allocated before the first write, so its dims must be bound by then; those of
-        a view of the value may be bound only later.
+        This tensor is allocated before the first write, so its dims must be bound there. If the
+        value is a view, its dims may be bound only later.
         """
         storage = value.storage
         if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.here.values:
@@ -95,7 +97,7 @@ class ObjectLowerer:
         return Box(self.here.numbered(name))
 
     def boxes(self, value: object) -> Box:
-        """Return the box of a value; creates one if it has none."""
+        """Return the box of a value; create a box if the value has none."""
         if isinstance(value, Box):
             return value
         if isinstance(value, tuple):
@@ -103,7 +105,8 @@ class ObjectLowerer:
         assert isinstance(value, StoredTensor)
         storage = value.storage
         if storage.home is Home.WORKSPACE and storage in self.here.values:
-            # No address was taken yet, so it can be computed directly into a box.
+            # The address of the value was not used yet, so the value can be computed directly into
+            # a box.
             storage.home, storage.box = Home.BOX, self._box(storage.name)
             storage.box.value = self.here.values[storage]
         if storage.home is Home.BOX:
@@ -130,7 +133,9 @@ class ObjectLowerer:
         return target
 
     def opened(self, box: Box, ty: Any) -> StoredTensor | Box:
-        """Return the content of a box, by its Relax type."""
+        """Return the content of a box whose Relax type is ``ty``: a tensor, or the box of another
+        type.
+        """
         if not is_tensor(ty):
             return box
         dims: list[Any] = list(ty.shape.values) if ty.shape is not None else [None] * int(ty.ndim)
@@ -224,7 +229,7 @@ class ObjectLowerer:
         return self.host_functions[gv]
 
     def lower_waiting(self) -> list[HostFunction]:
-        """Lower every function that is called."""
+        """Lower the bodies of all host functions; return the functions."""
         while self.waiting:
             made, func = self.waiting.pop()
             self.here.leave()
@@ -302,10 +307,13 @@ class ObjectLowerer:
         if not _ended(region):
             region.boxes = [self.boxes(v) for v in leaves(result)]
 
-    # -- the border of the program -------------------------------------------------------------
+    # -- inputs and results of the program
+    # -------------------------------------------------------------
 
     def input_box(self, param: Var, position: int) -> tuple[list[StoredTensor], Box]:
-        """Add an input in flat form, two tensors, and the box that is decoded from it."""
+        """Add an input in flat form, which is two tensors, and the instruction that decodes it;
+        return the tensors and the box.
+        """
         name, box = str(param.name), self._box(str(param.name))
         flat = []
         for k, (part, dtype) in enumerate((("codes", "int64"), ("blob", "uint8"))):
@@ -318,7 +326,7 @@ class ObjectLowerer:
         return flat, box
 
     def output_box(self, box: Box, position: int) -> list[StoredTensor]:
-        """Add the encoding of a returned box to flat form."""
+        """Add the instructions that encode a returned box in flat form; return the two tensors."""
         words, size = tirx.Var("words", "int64"), tirx.Var("blob_bytes", "int64")
         self.here.add(Measure(box, words, size))
         flat = []
@@ -341,7 +349,7 @@ def _ended(region: Region) -> bool:
 
 
 def _passes_on(var: Var, rest: Sequence[Binding], body: Expr) -> bool:
-    """Return whether a sequence returns exactly the value of ``var``."""
+    """Return whether a sequence returns the value of ``var`` unchanged."""
     env: dict[Any, Any] = {var: _tree(var.ty, ())}
 
     def look(expr: Expr) -> Any:

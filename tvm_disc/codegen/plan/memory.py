@@ -1,4 +1,4 @@
-"""Memory plan: which values of a region may share bytes, although no size is known.
+"""Memory plan: which values of a region may share bytes. Sizes need not be known.
 
 Storages with disjoint live ranges may share bytes. Offsets are computed from the dims at run time
 (see ``placement``), so that a region needs one workspace allocation.
@@ -42,7 +42,7 @@ class Life:
 
 
 def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
-    """Assign a slot to every workspace storage that ``region`` writes, and plan inner regions.
+    """Assign a slot to every workspace storage that ``region`` writes, and plan the inner regions.
 
     Args:
         used_later: storages read by regions that run while this workspace is still allocated.
@@ -93,7 +93,7 @@ def last_reads(region: Region) -> dict[int, int]:
 def _with_all(
     behind: Mapping[Storage, Sequence[Storage]], used: Sequence[Storage]
 ) -> dict[Storage, None]:
-    """Return storages, and those that they may alias."""
+    """Return the storages ``used``, and those that they may alias."""
     return dict.fromkeys([*used, *(s for other in used for s in behind.get(other, ()))])
 
 
@@ -120,7 +120,9 @@ def _touched_in(region: Region) -> list[Storage]:
 
 
 def written(instruction: Instruction) -> list[Storage]:
-    """Return the storages that an instruction itself writes."""
+    """Return the storages that an instruction writes, without those that its inner regions
+    write.
+    """
     if isinstance(instruction, Launch):
         scratch = [instruction.scratch] if instruction.scratch is not None else []
         return [*instruction.outputs, *scratch]
@@ -142,16 +144,17 @@ def _assign(region: Region, lives: Sequence[Life]) -> None:
 
 
 def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]:
-    """Return the order in which to place storages: the best over samples of the dims.
+    """Return the order in which to place storages, which is chosen by samples of the dims.
 
-    Storages keep their order if a size has no formula, or if no sample has all sizes.
+    Storages keep their order if a size has no formula, or if no sample has valid sizes for all
+    storages.
     """
     shared = Formulas()
     try:
         texts = [shared.text(size) for size in sizes]
     except Unsupported:  # a size that depends on run-time values
         return list(range(len(sizes)))
-    # Layers of a model repeat few sizes.
+    # The layers of a model have few distinct sizes.
     distinct = list(dict.fromkeys(texts))
     columns = []
     for dims in sample_dims(sorted(shared.dims)):

@@ -44,10 +44,10 @@ def outline(program: Program) -> list[dict[str, object]]:
     """Return every kernel call in program order: of ``main``, then of each function on boxed
     values.
 
-    ``function`` is the function's name. ``reads`` has an entry per operand: the index of
-    the call that computed it, the name of an input, "constant", or "earlier" for other values.
-    ``bytes`` is a formula over dims for the bytes that the call must read and write, each operand
-    once.
+    ``function`` is the name of the function that contains the call. ``reads`` has an entry per
+    operand: the index of the call that computed it, the name of an input, "constant", or "earlier"
+    for other values. ``bytes`` is a formula over dims for the bytes that the call must read and
+    write; each operand counts once.
     """
     calls: list[dict[str, Any]] = []
     moved = cache(_moved)
@@ -60,11 +60,11 @@ def outline(program: Program) -> list[dict[str, object]]:
 def memory_outline(program: Program) -> dict[str, object] | None:
     """Return the slots in the workspace of ``main``; None if sizes depend on run-time values.
 
-    A slot has the call that writes it, the first and last call that access it, its size, and the
-    slots directly below it. Workspaces of loops and branches are omitted.
+    The entry of a slot has the call that writes it, the first and last call that access it, its
+    size, and the slots directly below it. Workspaces of loops and branches are omitted.
     """
     region = program.region
-    before = [0]  # calls before each step
+    before = [0]  # number of kernel calls before each step
     for step in region.instructions:
         before.append(before[-1] + sum(isinstance(s, Launch) for s in _inner(step)))
     lives = {id(life.storage): life for life in lifetimes(region)}
@@ -144,7 +144,9 @@ def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
 
 
 def _moved(kernel: Kernel) -> Expr:
-    """Return the bytes that a kernel reads and writes, simplified, over its own symbols."""
+    """Return the bytes that a kernel reads and writes, as a simplified expression of the kernel's
+    symbols.
+    """
     simplified: Expr = tvm.sym.Analyzer().simplify(_read_and_written(kernel))
     return simplified
 
@@ -175,7 +177,9 @@ def _text(total: Expr, values: Mapping[Var, Expr]) -> str:
 
 
 def _read(param: Node, users: list[Node]) -> Expr:
-    """Return the bytes of an operand, or of its parts that are read if these are fewer."""
+    """Return the number of bytes that are read from an operand: the whole operand, or only the
+    parts that operators such as slices read.
+    """
     whole = _size(param)
     if not users or not all(u.op in _PARTIAL and u.inputs[0] is param for u in users):
         return whole

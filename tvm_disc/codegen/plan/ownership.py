@@ -3,9 +3,9 @@
 As in Perceus (Reinking, Xie, de Moura, Leijen: "Perceus: Garbage Free Reference Counting with
 Reuse", PLDI 2021): every function owns its arguments, a value is dropped right after its last use,
 and a branch first drops values that only other branches use, so that only live values are
-allocated. Errors need no bookkeeping: the heap of a call is released as a whole.
+allocated. Error exits need no drops: the heap of a call is released as a whole.
 
-Drops at one point of the program are in the order of definition or first use, so that code
+Drops at the same point of the program are in the order of definition or first use, so that code
 generation is deterministic.
 """
 
@@ -33,7 +33,9 @@ def place_counts(region: Region, params: Sequence[Box]) -> None:
 
 
 def _aliases(region: Region) -> dict[Storage, list[Box]]:
-    """Return the boxes that the result of each loop may alias: all that the loop accesses."""
+    """Return the boxes that the result of each loop may alias, which are all boxes that the loop
+    accesses.
+    """
     found: dict[Storage, list[Box]] = {}
     stack = [region]
     while stack:
@@ -65,7 +67,9 @@ class _Placer:
         region.instructions = [*(Drop(b) for b in unused), *reversed(out)]
 
     def _give(self, boxes: Sequence[Box], live: set[Box]) -> list[Instruction]:
-        """Return the dups before an instruction that consumes ``boxes``."""
+        """Return the ``Dup`` instructions before an instruction that consumes ``boxes``; add the
+        boxes to ``live``.
+        """
         dups: list[Instruction] = []
         for box in boxes:
             if box in live:
@@ -130,7 +134,7 @@ class _Placer:
         return found
 
     def _free(self, region: Region) -> list[Box]:
-        """Return the boxes that a region uses and does not make, in order."""
+        """Return the boxes that a region uses but does not define, in order."""
         free: dict[Box, None] = {}
         made: set[Box] = set()
         for instruction in region.instructions:

@@ -1,8 +1,8 @@
-"""Guards of kernels that read by index.
+"""Guards of kernels that read tensors by computed indices.
 
-An axis without elements cannot be read. The guard is placed before the launch, so that a call that
-skips the launch is not refused. If the program checks indices, a second guard compares the smallest
-and the largest index with the limits.
+A read by index requires that the axis has elements. The guard is placed before the launch, so that
+a call that skips the launch is not refused. If the program checks indices, a second guard compares
+the smallest and the largest index with the limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tvm_disc.typing import Expr, Var
 def pick_guards(
     nodes: list[Node], given: Mapping[Var, Expr], solver: Solver
 ) -> Iterator[GuardExit]:
-    """Yield the guards of a launch of a kernel of ``nodes`` with the dims ``given``."""
+    """Yield the guards of a launch with the dims ``given``; ``nodes`` are the kernel's
+    operators.
+    """
     for node in nodes:
         for axis in _picked_axes(node):
             dim = solver.simplify(_at(node.inputs[0].shape[axis], given))
@@ -43,8 +45,8 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
     """Return the guard of a ``disc.checked``.
 
     Args:
-        found: the smallest and the largest index, or one number for both.
-        limits: the smallest valid number, and the first that is too large.
+        found: the smallest and the largest index; one expression if they are equal.
+        limits: the smallest valid index, and the largest plus one.
     """
     least, greatest = found[0], found[-1]
     low, high = limits

@@ -1,12 +1,12 @@
 """Offsets of storages of unknown size in one workspace.
 
 Storages are placed one after another. Each begins at the highest end of those already placed whose
-live ranges overlap. Live storages then never share bytes for any dims, and the offsets are sums and
-maxima that the program computes at run time.
+live ranges overlap. Storages that are live at the same time therefore never share bytes, whatever
+the dims are. The offsets are sums and maxima that the program computes at run time.
 
-The packing depends only on the order: for known sizes some order always gives the best packing. The
-order is chosen by packing for sample dims, where gaps can be filled, and taking the order with the
-least worst-case waste over all samples.
+The packing depends only on the order; for known sizes, some order results in the best packing.
+Candidate orders come from packings for sample dims, in which gaps can be filled. The order with the
+least waste in the worst sample is chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_disc.codegen.plan.program import Slot
 
 SAMPLE_SIZES = (1, 3, 16, 65, 128, 512)
 MAX_SAMPLES = 36
-GOOD_ENOUGH = 1.02  # acceptable size relative to a planner that knows all sizes
+GOOD_ENOUGH = 1.02  # acceptable workspace size, relative to a packing with known sizes
 MOVES = 60_000  # steps of the search, divided by the number of storages
 
 
@@ -59,7 +59,9 @@ def best_order(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> list[int]
 
 
 def _improved(order: list[int], waste: Callable[[Iterable[int]], float]) -> list[int]:
-    """Improve an order by random moves of one storage, until little is wasted."""
+    """Improve an order by random moves of one storage, until its waste is at most
+    ``GOOD_ENOUGH``.
+    """
     rng = np.random.default_rng(0)
     least = waste(order)
     for _ in range(MOVES // max(1, len(order))):
@@ -68,14 +70,14 @@ def _improved(order: list[int], waste: Callable[[Iterable[int]], float]) -> list
         moved = list(order)
         moved.insert(int(rng.integers(len(order))), moved.pop(int(rng.integers(len(order)))))
         found = waste(moved)
-        if found <= least:  # equal waste is accepted too, to leave plateaus
+        if found <= least:  # moves with equal waste are also accepted, to leave plateaus
             order, least = moved, found
     return order
 
 
 def pack(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> tuple[int, list[int]]:
-    """Return total bytes, and the storages from the lowest up: largest first into the lowest
-    gap.
+    """Pack storages of known sizes, the largest first, each into the lowest gap. Return the total
+    bytes, and the storages by increasing offset.
     """
     offsets: dict[int, int] = {}
     for i in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
@@ -98,13 +100,15 @@ def stacked(
     ends = np.zeros_like(sizes)
     for i in order:
         ends[i] = sizes[i]
-        if clashes[i]:  # storages that are not placed yet end at 0
+        if clashes[i]:  # the end of a storage that is not placed yet is 0
             ends[i] += ends[clashes[i]].max(axis=0)
     return np.asarray(ends.max(axis=0))
 
 
 def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[int, list[int]]:
-    """Return for each storage those directly below it, without those that are below these."""
+    """Return for each storage the storages directly below it, which are those below it that are not
+    also below another one of them.
+    """
     position = {i: k for k, i in enumerate(order)}
     under: dict[int, set[int]] = {}
     direct: dict[int, list[int]] = {}
@@ -117,7 +121,7 @@ def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[
 
 
 def tops(slots: Sequence[Slot]) -> list[int]:
-    """Return the slots with nothing above them; the workspace's size is the highest of their
+    """Return the slots without a slot above them; the size of the workspace is the maximum of their
     ends.
     """
     below = {k for slot in slots for k in slot.above}

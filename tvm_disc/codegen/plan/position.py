@@ -1,4 +1,4 @@
-"""State of lowering: the current region, and the symbols that are bound there."""
+"""State of lowering: the current region, and the symbols that are bound in it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Position:
     """State that all parts of the lowering share.
 
     Attributes:
-        env: value of each Relax variable: a value, a box, or a tuple of them.
-        defined: symbols that are bound here.
+        env: value of each Relax variable: a tensor, a box, or a tuple of values.
+        defined: symbols that are bound at the current position.
         at_entry: symbols that are bound when the region's workspace is allocated.
-        bound: symbols that are bound in any region left so far.
-        settled: guards that were emitted, and sizes that are checked or known.
+        bound: symbols that were bound in any completed region.
+        settled: guards that apply at the current position, and sizes that are checked or proved.
         placed: guards that were emitted in any region.
-        values: the value that was computed into each storage.
+        values: the tensor that was computed into each storage.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -56,8 +56,8 @@ class Position:
         return f"{name}_{self.counter}"
 
     def settle_guards(self) -> None:
-        """Emit the guards whose symbols are all bound now, which is the earliest position for
-        them.
+        """Emit the guards whose symbols are all bound now. A guard is thereby emitted as early as
+        possible.
         """
         for guard in self.solver.guards:
             if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
@@ -67,8 +67,8 @@ class Position:
             self._add_early(GuardExit(guard.cond, guard.message))
 
     def define(self, var: Var, value: Expr) -> None:
-        """Bind a symbol: before the workspace allocation if the symbols of ``value`` are bound
-        there.
+        """Bind a symbol to ``value``, before the allocation of the workspace if the symbols of
+        ``value`` are bound there, else at the current position.
         """
         self.defined.add(var)
         if self._add_early(Define(var, value)):
@@ -76,7 +76,7 @@ class Position:
         self.settle_guards()
 
     def require_placed(self) -> None:
-        """Refuse a program that does not check one of its guards.
+        """Refuse a program in which a guard was not emitted.
 
         Raises:
             Unsupported: no region binds all symbols of a guard.
@@ -93,11 +93,11 @@ class Position:
             raise Unsupported(f"a condition cannot be checked: {guard.message}; {reason}")
 
     def leave(self) -> None:
-        """Record the symbols of the region that ends."""
+        """Record the symbols that were bound in the region that ends."""
         self.bound |= self.defined
 
     def settle_sizes(self, shape: Sequence[Expr], what: str) -> None:
-        """Guard the dims of a result that may be negative, in a branch, a loop or a function.
+        """Add guards for dims of a result that may be negative, in a branch, a loop or a function.
 
         In the main region such dims were guarded when types were inferred
         (``Emitter.require_sizes``). In a nested region the guard is placed before the workspace
@@ -119,8 +119,8 @@ class Position:
             self._add_early(GuardExit(dim >= 0, text))
 
     def _add_early(self, step: GuardExit | Define) -> bool:
-        """Add a step at the start of the region if its symbols are bound there, else here; return
-        whether they are.
+        """Add a step before the workspace allocation if its symbols are bound there, else at the
+        current position; return whether they are bound there.
         """
         steps = self.region.instructions
         read = step.cond if isinstance(step, GuardExit) else i64(step.value)

@@ -45,8 +45,8 @@ class Donor:
 
 @dataclass(eq=False)
 class Storage:
-    """A contiguous block of bytes; ``size_bytes`` is over dims that are bound before its first
-    use.
+    """A contiguous block of bytes. ``size_bytes`` is an expression of dims that are bound before
+    the first use of the storage.
     """
 
     home: Home
@@ -64,7 +64,7 @@ class Box:
     """A local variable that holds the address of a reference-counted block.
 
     Attributes:
-        value: the tensor inside, if it is known to be one.
+        value: the tensor in the box, if the box is known to contain a tensor.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Instruction:
         return []
 
     def reads(self) -> list[Storage]:
-        """Return storages that it reads beyond those in its typed fields."""
+        """Return the storages that the instruction reads, besides those in its typed fields."""
         return []
 
 
@@ -130,8 +130,8 @@ class GuardExit(Instruction):
 
     Attributes:
         message: the required condition, in the user's names.
-        found: the rest of the message: texts, and int64 expressions whose values it quotes.
-        kind: the kind of error.
+        found: the rest of the message: texts, and int64 expressions whose values are inserted.
+        kind: the Python name of the error's class.
     """
 
     cond: Expr
@@ -153,7 +153,7 @@ class Copy(Instruction):
 class ReadDims(Instruction):
     """Binds symbolic dims to the first int64s in a storage (sizes computed by a kernel).
 
-    On a GPU all of them are read by one copy and one wait.
+    On a GPU, one copy and one wait read all of them.
     """
 
     vars: list[Any]
@@ -162,14 +162,14 @@ class ReadDims(Instruction):
 
 @dataclass(eq=False)
 class AllocOutput(Instruction):
-    """Allocates result ``position``."""
+    """Allocates the tensor of a result, or accepts the caller's."""
 
     value: StoredTensor
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of a workspace, directly above the highest of the earlier slots ``above``."""
+    """A part of a workspace; its offset is the maximum end of the earlier slots in ``above``."""
 
     size_bytes: Expr
     above: tuple[int, ...] = ()
@@ -182,7 +182,7 @@ class Region:
     Attributes:
         slots: the slots of the workspace from the lowest up, filled in by the memory plan.
         results: the values that the region returns.
-        boxes: the boxes that it returns, in programs with boxed values.
+        boxes: the boxes that the region returns, in programs with boxed values.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Region:
 
 @dataclass(eq=False)
 class Conditional(Instruction):
-    """Runs one of two regions; the results of either are stored in ``outcomes``."""
+    """Runs one of two regions; the results of the region that ran are stored in ``outcomes``."""
 
     cond: Storage
     then_region: Region
@@ -214,7 +214,7 @@ class Conditional(Instruction):
 
 @dataclass(eq=False)
 class Outcome:
-    """A result of control flow: its cell, and the dims that differ between paths."""
+    """A result of control flow: its value, and variables for the dims that differ between paths."""
 
     value: StoredTensor
     dims: list[Any]  # one variable per dim, or None if the dim is the same on every path
@@ -222,7 +222,9 @@ class Outcome:
 
 @dataclass(eq=False)
 class Carried:
-    """A loop-carried tensor: the cell, and the dims bound at the start of each iteration."""
+    """A loop-carried tensor: its value, and the dims that are bound at the start of each
+    iteration.
+    """
 
     value: StoredTensor
     dims: list[Any]
@@ -270,9 +272,10 @@ class Program:
     """A whole program.
 
     Attributes:
-        constants: in the order of the constant section.
-        kernels: every kernel once.
-        definitions: symbols that a call computes first, each from the inputs' and earlier ones.
+        constants: the constants in the order of the constant section.
+        kernels: the distinct kernels.
+        definitions: symbols that a call computes first, from symbols of the inputs and earlier
+            definitions.
         attrs: attributes of the module's main function.
         donations: for each donated input the result that takes its memory, or why there is none.
     """
@@ -290,16 +293,16 @@ class Program:
     functions: list[HostFunction] = field(default_factory=list)
     donations: dict[str, int | WhyNot] = field(default_factory=dict)
     verify: bool = False  # check at the end of every call that no block is leaked
-    boxed: bool = False  # has values in reference-counted blocks
+    boxed: bool = False  # the program has values in reference-counted blocks
     on_device: bool = False  # tensors are on a GPU
     graphs: int = 0  # maximum number of cached CUDA graphs
     no_graphs: WhyNot | None = None  # why CUDA graphs are impossible although requested
 
     @property
     def heaped(self) -> bool:
-        """Whether calls need a heap, for boxes and for loop-carried values.
+        """Whether calls need a heap, for boxed values or for loop-carried values.
 
-        On a GPU, loops use the driver's memory pool.
+        On a GPU, loop-carried values use the driver's memory pool instead.
         """
         loops = not self.on_device and any(isinstance(i, Loop) for i in self.region.instructions)
         return self.boxed or loops

@@ -44,7 +44,9 @@ def symbols_of(value: StoredTensor) -> set[Expr]:
 
 
 def written_in(region: Region, storage: Storage) -> bool:
-    """Return whether an instruction of ``region`` itself writes ``storage``."""
+    """Return whether an instruction of ``region`` writes ``storage``; inner regions do not
+    count.
+    """
     for instruction in region.instructions:
         if isinstance(instruction, Launch) and storage in instruction.outputs:
             return True
@@ -65,7 +67,8 @@ def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[
     """Split a tail recursion ``f(x) = ...; if c then f(y) else z``.
 
     Returns:
-        the bindings before the branch, its binding, and the bindings that repack its result.
+        the bindings before the branch, the branch's binding, and the bindings that repack its
+            result.
 
     Raises:
         Unsupported: the function does not have this form.
@@ -99,13 +102,17 @@ def only_repacks(binding: Binding) -> bool:
 
 
 def program_launches(program: Program) -> list[str]:
-    """Return the kernel calls of a program: of ``main``, then of each function on boxed values."""
+    """Return the kernel names of a program's calls: those of ``main``, then those of each function
+    on boxed values.
+    """
     regions = [program.region, *(f.region for f in program.functions)]
     return [name for region in regions for name in launches(region)]
 
 
 def launches(region: Region) -> list[str]:
-    """Return the kernel calls in a region; kernels of a loop or branch once each."""
+    """Return the kernel names of the calls in a region; a call in a loop or branch is listed
+    once.
+    """
     names: list[str] = []
     for instruction in region.instructions:
         if isinstance(instruction, Launch):
