@@ -1,4 +1,6 @@
-"""Compile tensor programs with dynamic shapes into one native program, on Apache TVM."""
+"""Compile a tensor program with dynamic shapes into one native program for all shapes, on Apache
+TVM.
+"""
 
 from __future__ import annotations
 

@@ -100,38 +100,40 @@ Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 # Every graph pass in order, with the reason for its position. The names are part of the interface:
 # `passes` of `build`, dumps, timings and errors use them.
 PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
-    # First: all others use the types and facts about dims that it infers. It alone reads Relay, and
-    # it runs once more for the special version.
+    # First: all other passes use the types and facts about dims that this pass infers. Only this
+    # pass reads Relay. It runs once more for the special version.
     ("propagate", lambda told: told.propagate()),
-    # Next: it changes the inputs; the passes after it fuse the reads of the buffers.
+    # Second, as this pass changes the inputs; later passes fuse the reads of the buffers.
     ("own-state", lambda told: _owned(told.options)),
-    # After the state, whose caches are no donated inputs. Before decomposition, which splits writes
-    # of slices.
+    # After own-state, because caches of a state cannot be donated. Before decomposition, which
+    # replaces writes of slices by selections.
     ("donate-inputs", lambda told: _donated(told.options)),
-    # Before decomposition: a bfloat16 composite rounds only its result, its parts would each round.
+    # Before decomposition: a composite operator in bfloat16 rounds only its result, but after
+    # decomposition each of its parts would round.
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know only core operators.
     ("decompose", lambda told: DecomposeComposite()),
     # After decomposition, which may produce casts and scales of operands. Before the passes that
     # read the weights of float products.
     ("integer-products", lambda told: IntegerProducts()),
-    # Likewise after decomposition. Before simplification, which would fold int8 weights into
-    # float32 literals, four times as large.
+    # Also after decomposition. Before simplification, which would fold int8 weights into float32
+    # literals of four times the size.
     ("narrow-weights", lambda told: NarrowWeights(narrowing=told.narrowing)),
     # Before merging: matmuls of equal operands must refer to one value.
     ("simplify", lambda told: Simplify()),
-    # After simplification, which removes most of the operators that it would have to describe.
-    # Before merging and fusion, for which packed rows are one dense matrix.
+    # After simplification, which removes most of the operators that this pass would have to
+    # support. Before merging and fusion, which then see the packed rows as one dense matrix.
     ("ragged", lambda told: _ragged_batches(told.ragged) if told.ragged else _unchanged),
-    # Before hoisting: the gates of a recurrent cell are then hoisted out of it as one matmul.
+    # Before hoisting: the matmuls of a recurrent cell's gates are then hoisted out of the loop as
+    # one matmul.
     ("merge", lambda told: MergeProducts()),
     ("hoist", lambda told: _OnlyIf(_loops, _hoist)),
-    # After hoisting: matmuls from several loops may now share their rows.
+    # After hoisting: hoisted matmuls of several loops may have the same left operand.
     ("merge-hoisted", lambda told: MergeProducts()),
     # After all passes that move convolutions or fold operators into them, as a connected region is
     # converted to NHWC as a whole. Before fusion, so that remaining permutations are fused.
     ("layout", lambda told: _OnlyIf(_convolves, _channels_last)),
-    # After hoisting, which knows loops in their first form. Before fusion, which would fuse the
+    # After hoisting, which requires the original form of loops. Before fusion, which would fuse the
     # concatenations.
     ("collect", lambda told: _OnlyIf(_loops, _collect)),
     # Last: afterwards groups are closed functions, and buffers are allocated per group.
@@ -169,10 +171,10 @@ def _convolves(mod: TVMModule) -> bool:
 
 
 class _OnlyIf:
-    """A pass that is imported and run only for programs that fulfil a condition.
+    """A pass that is imported and run only for programs that satisfy a condition.
 
     Attributes:
-        refused: what the pass refused.
+        refused: the refusals that the pass recorded.
     """
 
     def __init__(self, fulfils: Callable[[TVMModule], bool], make: Late) -> None:
@@ -220,12 +222,13 @@ def build(
             ``after`` and one of ``STAGES``; a pass, or a list of passes, maps a module to a module.
             Each runs once for every version of the program.
         example_inputs: inputs to export a ``torch.nn.Module`` with: a tuple, or a mapping by name.
-        dynamic_shapes: their dynamic dims, in the format of ``torch.export.export``; by default all
-            dims that the module does not require to be constant.
+        dynamic_shapes: the dynamic dims of these inputs, in the format of ``torch.export.export``;
+            by default all dims that the module does not require to be constant.
 
     Raises:
         BadInput: an argument is not valid; the message lists the accepted kinds.
-        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the location in the source.
+        ParseError, TypeMismatch, ShapeConflict, Unsupported: the model is not valid or not
+            supported; the message has the location in the source.
         BuildTimeout: the build took longer than ``options.time_limit``.
         OutOfResources: memory, threads or disk space ran out. Exceptions of signal handlers are
             raised unchanged.
@@ -298,7 +301,7 @@ def _build(
     passes: UserPasses | None,
     model: str,
 ) -> Executable:
-    """Return what :func:`build` returns, without time limit, progress line and signal handling."""
+    """Implement :func:`build` without time limit, progress line and signal handling."""
     trace = Trace(options.debug, options.dump_dir)
     device, target = split_target(target)
     options = options.placed(on_device=device is not None)
@@ -322,7 +325,7 @@ def _build(
     peaks, save = partial(_peaks, store), partial(_export, store=store)
     exe = Executable(code, program.constants, home=home, export=save, peaks=peaks)
     if options.load and runs_here(targets[number]):
-        # otherwise LLVM would generate code during the first call
+        # Otherwise LLVM would generate code during the first call.
         with trace.stage("load"):
             exe.ready()
     exe.timings = dict(trace.finish())
@@ -330,7 +333,7 @@ def _build(
 
 
 def _made(job: Job, trace: Trace, key: str | None) -> Kept:
-    """Return :func:`compiled`, and the memory that only the compilation used to the system."""
+    """Call :func:`compiled`, then return the memory that only compilation used to the system."""
     program = compiled(job, trace, key)
     release(program.constants.nbytes)
     return program
@@ -345,13 +348,14 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
         say = partial(trace.say, SUMMARY)
         # LLVM compiles the first kernels while later kernels are still being scheduled.
         compiling = [begun.enter_context(Compiling(t, job.store, say)) for t in job.targets]
-        # Kernels, and the launches of each version, for each target.
+        # Select the kernels and lower each version to launches, for each target.
         fronts = [
             with_kernels(graph, target, job.options, trace, job.device, objects)
             for target, objects in zip(job.targets, compiling, strict=True)
         ]
         del graph  # frees weights that no program uses
-        # Host program. Its memory plan requires all launches in their final order.
+        # Emit the host program, after all launches are in their final order, which its memory plan
+        # needs.
         with trace.stage("host program"):
             release(sum(c.array.nbytes for f in fronts for p in f.programs for c in p.constants))
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
@@ -359,7 +363,7 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
             for program in emitted:
                 trace.show("program.tir.py", program)
         keeping = begun.enter_context(Keeping(job.store, key, constants))
-        # Machine code of the host program; that of most kernels is complete by now.
+        # Compile the host program; most kernels are already compiled at this point.
         with trace.stage("machine code"):
             levels = [
                 compile_program(e, f.target, job.store, objects)
@@ -367,7 +371,7 @@ def compiled(job: Job, trace: Trace, key: str | None) -> Kept:
             ]
         trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
         count_compilation()
-        # Description for the run time and for `explain`.
+        # Write the manifest, which the runtime and `explain` read.
         entered("description")
         manifest = describe_levels(fronts)
         with trace.stage("keep"):
@@ -407,7 +411,7 @@ def prepare(
 
 @dataclass
 class Fused:
-    """A program after the graph passes, with fusion groups; nothing depends on the target."""
+    """A program after the graph passes, with fusion groups; it does not depend on the target."""
 
     # special version first, general version last
     versions: Sequence[ImportedModule]
@@ -460,7 +464,8 @@ def fused_graph(
             quantized += [line for one in ran for line in getattr(one, "quantized", ())]
         fused.append(replace(version, mod=mod))
         refused.append(reasons)
-    # Kernels dispatch between equal and broadcast dims: a special version must save a kernel call.
+    # A special version is useful only if it has fewer kernel calls: for equal dims, the kernels of
+    # the general version already have a fast path.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
     return Fused(fused, refused[0], list(dict.fromkeys(quantized)))
@@ -491,7 +496,8 @@ def with_kernels(
     library = KernelLibrary(Solver, machine, {}, partial(begin_kernel, compiling, machine))
     library.expected = sum(groups(v.mod) for v in graph.versions)
     with trace.stage("kernels"):
-        # The special version first: kernels that both versions use are named after its groups.
+        # The special version is lowered first: a kernel that both versions use gets its name from
+        # the first one.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
         begin_shared(compiling, machine)
         for program in programs:
@@ -512,7 +518,7 @@ def with_kernels(
 
 
 def _hooked(trace: Trace, place: str, hooks: Hooks, mod: object) -> Any:
-    """Return a module after the user's passes for one position."""
+    """Run the user's passes for one position, and return the module."""
     for run in hooks.get(place, ()):
         with trace.stage(place):
             mod = run_hook(place, run, mod)
@@ -535,7 +541,9 @@ def _count_bindings(mod: Any) -> int:
 
 
 def describe_levels(fronts: Sequence[Prepared]) -> dict[str, object]:
-    """Return the manifest: that of the last target, and for each target the entries that differ."""
+    """Return the manifest: all entries of the last target, and for each target the entries that
+    differ.
+    """
     found = [describe(f.programs, f.versions, f.library, f.refused, f.quantized) for f in fronts]
     common = found[-1]
     levels = [

@@ -2,7 +2,8 @@
 
 PyTorch splits a model into graphs and marks their dynamic sizes. Each graph becomes one program for
 all of its sizes. Nodes that cannot be compiled run in PyTorch, between programs for the rest of the
-graph. A call that a program refuses runs in PyTorch. The log contains the reasons.
+graph. If a program refuses a call, for instance because a guard fails, the call runs in PyTorch.
+The log contains the reasons.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ log = logging.getLogger("tvm_disc")
 
 # maximum number of programs built for one graph; its remaining nodes then run in PyTorch
 MOST_BUILDS = 48
-# Exception classes that cause a fallback: our own errors, and those that a defect of the compiler
-# would raise. Others may be raised by a user's signal handler.
+# Exceptions that cause a fallback: the errors of this package, and classes that a defect of the
+# compiler would raise. Other classes are not caught, as a user's signal handler may raise them.
 _FAILURES = (DiscError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
              TypeError, ValueError)  # fmt: skip
 
@@ -53,7 +54,7 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of executed tensor operators that ran in programs."""
+        """The fraction of executed tensor operators that ran in programs."""
         return self.compiled / max(self.compiled + self.in_pytorch, 1)
 
 
@@ -146,7 +147,7 @@ def _is_weight(torch: ModuleType, tensor: object) -> bool:
 
 
 def _why_not(torch: ModuleType, inputs: Sequence[object]) -> str:
-    """Return why no graph of these inputs can be compiled; empty if graphs can."""
+    """Return the reason why a graph with these inputs cannot be compiled, or an empty string."""
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return "gradients are needed; call the model inside torch.no_grad() to compile it"
@@ -170,7 +171,7 @@ class Compiler:
             frozen: inputs that become constants of a program, by position.
         """
         size = count(graph)
-        if not size:  # only arithmetic on sizes, or results that are inputs
+        if not size:  # the graph only computes sizes, or returns its inputs
             return _boxed_graph(graph, size)
         made = self._made(graph, frozen)
         if not isinstance(made, Refusal):
@@ -193,11 +194,13 @@ class Compiler:
     def _made(
         self, graph: GraphModule, frozen: Mapping[int, TorchTensor]
     ) -> tuple[TorchGraph, Executable] | Refusal:
-        """Return the program of a graph, or why there is none and which nodes are the reason."""
+        """Return the program of a graph; or, if the build fails, the reason and the nodes that
+        caused it.
+        """
         if self._left <= 0:
             return Refusal(frozenset(), f"{MOST_BUILDS} programs were tried for this graph")
         try:
-            # PyTorch compiles with fake tensors; weights are real
+            # PyTorch's fake mode is active here, but weights are real tensors
             with _real_tensors():
                 found = from_graph(graph, frozen)
             if isinstance(found, Refusal):
@@ -210,7 +213,9 @@ class Compiler:
         return found, program
 
     def _culprit(self, graph: GraphModule, frozen: Mapping[int, TorchTensor]) -> frozenset[str]:
-        """Return the first node with which a graph cannot be built, by bisection."""
+        """Return the last node of the shortest prefix of the graph that cannot be built, by
+        bisection.
+        """
         places = {n: k for k, n in enumerate(_holes(graph))}
         good, bad = 0, count(graph)
         while bad - good > 1:
@@ -276,7 +281,7 @@ class GraphProgram:
             if (args[k] is not t and not _same(args[k], t)) or _version(t) != self._versions[k]
         ]
         if changed:
-            # Weights that changed become inputs.
+            # Weights that changed become inputs of the next program.
             log.info(
                 "torch.compile: %s weights have changed, which makes them inputs", len(changed)
             )

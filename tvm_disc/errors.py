@@ -1,7 +1,7 @@
 """Every exception that tvm_disc raises, and the value that records a refusal.
 
     DiscError
-    ├── ParseError          Relay text or JSON with a syntax error
+    ├── ParseError Relay text or JSON has a syntax error
     ├── TypeMismatch        a well-formed program with a type error
     │   └── BadNode         a Relay node was constructed from invalid arguments
     ├── UnknownName         a module has no function, type or constructor of that name
@@ -9,8 +9,8 @@
     ├── ShapeConflict       two facts about shapes contradict each other
     ├── Unsupported         a legal program that this release cannot compile
     ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
-    ├── OutOfResources      the machine lacks threads, file descriptors or space on disk
-    │   └── OutOfMemory     a build needs more memory than the process may have
+    ├── OutOfResources the machine lacks threads, file descriptors or disk space
+    │ └── OutOfMemory a build needs more memory than is available to the process
     ├── GuardFailed         a run-time input violates a fact that the program was compiled under
     │   ├── IndexOutside    an index is out of bounds of its axis
     │   └── DivisionByZero  an integer is divided by 0
@@ -20,7 +20,7 @@
     └── ArtifactError       a saved program cannot be loaded here
         └── WrongProcessor  a program needs instruction sets that this processor lacks
 
-A message says what was expected, what was found, in the user's names, and what to do.
+A message says what was expected, what was found, with the user's names, and what to do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def shown(value: object) -> str:
     """Return the ``repr`` of a user's value for a message, bounded in length and depth."""
     try:
         return _SHOWN.repr(value)
-    except Exception:  # its __repr__ raises
+    except Exception:  # the value's __repr__ raises
         return f"<{type(value).__name__}>"
 
 
@@ -108,8 +108,8 @@ def named_of(what: str, values: object) -> dict[str, object]:
 def refusing(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a constructor of nodes so that Python errors about its arguments become BadNode.
 
-    Only for functions that just check and combine their arguments: elsewhere this would report a
-    defect of this package as a user error.
+    Use it only for functions that just check and combine their arguments. In other functions it
+    would report a defect of this package as a user error.
     """
 
     @wraps(function)
@@ -138,8 +138,8 @@ _OF_ARGUMENTS = (
 
 
 class UnknownName(DiscError, KeyError, ValueError):
-    """A module defines nothing of that name. Also the error class of mappings and of Relay's
-    module.
+    """A module does not define the requested name. Also derives from the error classes of mappings
+    and of Relay's module.
     """
 
     def __str__(self) -> str:
@@ -147,8 +147,8 @@ class UnknownName(DiscError, KeyError, ValueError):
 
 
 class NotEqual(DiscError, ValueError):
-    """Two programs that were asserted to be equal differ; the message names the first differing
-    parts.
+    """Two programs that were asserted to be equal differ; the message names the first parts that
+    differ.
     """
 
 
@@ -169,7 +169,9 @@ class OutOfResources(DiscError):
 
 
 class OutOfMemory(OutOfResources, MemoryError):
-    """A build needs more memory than the process may have. Also derives from ``MemoryError``."""
+    """A build needs more memory than is available to the process. Also derives from
+    ``MemoryError``.
+    """
 
 
 class GuardFailed(DiscError):
@@ -201,16 +203,17 @@ class ArtifactError(DiscError):
 
 
 class WrongProcessor(ArtifactError):
-    """A program was compiled for a different processor; names the missing sets and a target that
-    works.
+    """A program was compiled for a different processor. The message names the missing instruction
+    sets and a target that this processor supports.
     """
 
 
 @dataclass(frozen=True)
 class WhyNot:
-    """A recorded refusal: what was not done, and the reason in the user's terms.
+    """A recorded refusal: the decision that was refused, such as a fusion, and the reason in the
+    user's terms.
 
-    Falsy, so that ``if plan := can_fuse(a, b)`` works.
+    As a bool it is False, so that ``if plan := can_fuse(a, b)`` works.
     """
 
     subject: str

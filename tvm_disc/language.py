@@ -25,9 +25,9 @@ def language_model(
     options: Options | None = None,
     positions: int = 0,
 ) -> LanguageModel:
-    """Compile a language model into one program that reads prompts and generates words.
+    """Compile a language model into one program that reads prompts and generates tokens.
 
-    Caches of keys and values are extended in place. Scores are computed for the last word only.
+    Caches of keys and values are extended in place. Logits are computed for the last token only.
 
     Args:
         source: a causal language model of ``transformers``, such as
@@ -37,7 +37,7 @@ def language_model(
             ``lm.program``.
         target: as in :func:`build`.
         options: as in :func:`build`, such as ``Options(weights="int4")``.
-        positions: how many words a sequence may have; 0 takes the limit of the model.
+        positions: maximum number of tokens of a sequence; 0 takes the limit of the model.
 
     Raises:
         TypeMismatch: ``source`` is not a causal language model.

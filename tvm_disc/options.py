@@ -27,7 +27,7 @@ from .errors import BadInput, BadOption, DiscError, shown
 __all__ = ["ENVIRONMENT", "Options", "file_path", "threads_of_pool"]
 
 MAX_DEBUG = 5
-POINTS = 32  # shapes of a program that ``tune`` measures
+POINTS = 32  # default number of shapes that ``tune`` measures per program
 MOST_THREADS = 1 << 16
 MOST_GRAPHS = 1024
 MOST_SECONDS = 10**6  # longer timeouts overflow on some systems
@@ -69,19 +69,20 @@ class Options:
             (docs/state.md).
         state_dtype: the type, ``"float16"``, ``"bfloat16"`` or ``"int8"``, to which the rows of
             growing float32 caches of ``state`` are rounded when they are appended; None keeps
-            float32. ``"int8"`` has a float32 factor for each row of the last axis (docs/state.md).
-        state_window: the most rows that a growing cache of ``state`` keeps after a call; older rows
-            are dropped. The caller promises that they, and their number, do not affect later
-            results (docs/state.md). 0 keeps the rows of the model's result.
+            float32. ``"int8"`` stores a float32 scale for each row of the last axis
+            (docs/state.md).
+        state_window: maximum number of rows that a growing cache of ``state`` keeps after a call;
+            older rows are dropped. The caller guarantees that neither these rows nor their number
+            affect later results (docs/state.md). 0 keeps the rows of the model's result.
         donate: names of inputs, with ``*`` and ``?``, or positions, whose memory a call may use
             for its results; the caller does not read them afterwards. A scatter into such an
             input updates it in place, and its result is the input's memory. ``explain()`` lists
             which result takes which input (docs/state.md). GPU programs allocate their results.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
-            build time; None keeps them. ``explain()`` lists the error of each.
-            Embeddings, convolutions and matrices below 65536 elements keep float32.
-        weight_group: rows of quantized weights (elements along K) that share a scale, at least 8;
-            0 means a scale per column.
+            build time; None keeps float32. ``explain()`` lists the error of each matrix.
+            Embeddings, convolutions and matrices of fewer than 65536 elements keep float32.
+        weight_group: number of rows of quantized weights (elements along K) that share a scale, at
+            least 8; 0 means one scale per column.
         int8_activations: multiply weights of 8 or 4 bits (``MatMulNBits``, dequantized literals) by
             rows rounded to int8, with a scale for each block of at most 256 elements: faster, with
             a relative error of about 0.4 % per element. False rounds nothing (docs/gemm.md).
@@ -101,8 +102,8 @@ class Options:
         time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the current
             stage and the operator or kernel; None means unlimited.
         progress: show the progress of builds of more than two seconds on standard error: one line
-            on a terminal, otherwise a line at growing intervals. None does so too, but writes to a
-            file or pipe only after ten seconds.
+            on a terminal, otherwise lines at growing intervals. None is like True, but writes to a
+            file or pipe only after ten seconds. False shows nothing.
         cache: folder where compiled kernels, and whole programs built from files, are cached
             across processes. True means ``~/.cache/tvm_disc``. False disables the cache and
             compiles the program as one unit: LLVM may then inline kernels, which saves 10 ns per
@@ -197,7 +198,8 @@ class Options:
         A value set by the program takes precedence; an empty variable counts as unset.
 
         Raises:
-            BadOption: a variable's value does not parse or is out of range; names the variable.
+            BadOption: a variable's value does not parse or is out of range; the message names the
+                variable.
         """
         base = cls() if base is None else base
         if not isinstance(base, cls):
@@ -318,4 +320,4 @@ _PARSERS: Mapping[str, Any] = {
 ENVIRONMENT: Mapping[str, tuple[str, Any]] = {
     f.metadata["env"]: (f.name, _PARSERS[f.name]) for f in fields(Options) if "env" in f.metadata
 }
-"""Variable name to (field of Options, parser of its text)."""
+"""Maps the name of a variable to (field of Options, parser of its text)."""

@@ -1,7 +1,7 @@
 """Public paths of modules whose code is in a different package.
 
-``import tvm_disc.relay.transform`` returns the module ``tvm_disc.relay_api.transform``, and so do
-its submodules. A target ``module:name`` is a member of a module.
+``import tvm_disc.relay.transform`` imports the module ``tvm_disc.relay_api.transform``; submodules
+are found in the same way. A target ``module:name`` is a member of a module.
 """
 
 from __future__ import annotations
@@ -130,10 +130,10 @@ class _Finder:
         return ModuleSpec(name, self, origin=place)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let the import system make a module, which ``exec_module`` replaces."""
+        """Return None: the import system creates a module, which ``exec_module`` then replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Import the target and enter it under the public path."""
+        """Import the target and register it in ``sys.modules`` under the public path."""
         assert module.__spec__ is not None
         place, _, member = str(module.__spec__.origin).partition(":")
         made = import_module(place)
@@ -146,9 +146,10 @@ def cmake_dir() -> str:
 
 
 def install() -> None:
-    """Make Python find the public paths.
+    """Install the finder of the public paths.
 
-    The finder is the first, because a folder of the same name may be left from an earlier version.
+    It is the first finder, because an earlier version of this package may have left a folder of the
+    same name.
     """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -1,4 +1,4 @@
-"""``quantize``: a float model with weights, or weights and values, of 8 or 4 bits."""
+"""``quantize``: compile a float model with quantized weights, and optionally activations."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ def quantize(
     example_inputs: ExampleInputs | None = None,
     dynamic_shapes: DynamicShapes | None = None,
 ) -> Executable:
-    """Compile a float32 model with quantized weights, and also quantized values if calibrated.
+    """Compile a float32 model with quantized weights and, if calibrated, quantized activations.
 
     Without ``calibration``, only weights of matmuls are quantized, as by ``Options(weights=...)``,
-    and products are computed in float32. With it, convolutions and matmuls with literal weights
-    multiply bytes: weights have a scale per output channel, and values one scale and zero point for
-    the range that they have in the calibration inputs. Values outside of it are clipped.
-    ``explain()`` lists the products with the error of their weights and the range of their operand.
+    and products are computed in float32. With ``calibration``, convolutions and matmuls with
+    literal weights multiply 8-bit integers: weights have a scale per output channel, and an
+    activation has one scale and zero point, from the range of its values for the calibration
+    inputs. Values outside of this range are clipped. ``explain()`` lists the matmuls and
+    convolutions with the error of their weights and the range of their activations.
 
     Args:
         source: as in :func:`build`.
@@ -55,8 +56,8 @@ def quantize(
             :func:`build`.
 
     Raises:
-        BadInput: ``calibration`` is empty or holds other inputs than those of the model, or is
-            given with weights of four bits or with ``Options(state=...)``.
+        BadInput: ``calibration`` is empty, does not fit the inputs of the model, or is given with
+            4-bit weights or with ``Options(state=...)``.
 
     Examples:
         >>> exe = tvm_disc.quantize("resnet.onnx", calibration=[(image,) for image in images])
@@ -88,7 +89,7 @@ def quantize(
         return compiled(target=target, options=options, passes=hooks)
 
     observe = _observe()
-    exe = built(observe)  # calibration runs on this machine, for any target
+    exe = built(observe)  # calibration runs on this machine, whatever the target is
     for inputs in calls:
         flat = exe._flat((), inputs) if isinstance(inputs, Mapping) else exe._flat(inputs, {})
         values = prepared_inputs(exe.signature, checked_arguments(exe.signature, flat))

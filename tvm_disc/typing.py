@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     #: A size of a dim, or an index: an int if it is known.
     Size: TypeAlias = Expr | int
-    #: One number for all axes, or one for each.
+    #: One number for all axes, or one number per axis.
     Ints: TypeAlias = int | Sequence[int]
     Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
     #: A target, or a description of one as text or dict; None is this machine.
     TargetLike: TypeAlias = (
         Target | str | Mapping[str, object] | Sequence[Target | str | Mapping[str, object]] | None
     )
-    #: A pass that a user adds, and those of a build by position.
+    #: A pass that a user adds; and the user's passes of a build by position.
     UserPass: TypeAlias = Callable[[TVMModule], TVMModule]
     UserPasses: TypeAlias = Mapping[str, UserPass | Sequence[UserPass]]
     #: Inputs of a ``torch.nn.Module`` by position or by name, and its dynamic dims.
@@ -74,7 +74,7 @@ else:
         return Any
 
 
-#: The first value of a field that is assigned before it is read.
+#: Initial value of a field that is assigned before it is read.
 UNSET: Any = None
 
 __all__ = [

@@ -26,10 +26,12 @@ constexpr int32_t kAbiVersion = 5;
 
 class Program {
  public:
-  // Throws std::runtime_error if the file is not a program, truncated, of another ABI version,
-  // or one that this processor does not run: the message says what it lacks, and what to build
-  // instead. A program that was saved over a loaded one is loaded beside it.
-  // Of a program for several processors the best runs that this one can, or `level`, by name.
+  // Loads a program. If a program was saved over a loaded one, the new file is loaded in addition.
+  // For a program with code for several processors, selects the best level that this processor
+  // supports, or `level`, by name.
+  // Throws std::runtime_error if the file is not a program, is truncated, has another ABI version,
+  // or needs another processor. In the last case, the message names the missing instruction sets
+  // and a target to build for.
   explicit Program(const std::string& path, const std::string& level = "")
       : module_(Load(path, &signature_, &levels_)), level_(Choose(path, level)) {
     main_ = Function("main");
@@ -38,11 +40,12 @@ class Program {
   // Names, dtypes and shapes, such as "(x: float32[n, 16]) -> (float32[n, 10])".
   const std::string& signature() const { return signature_; }
 
-  // What the program was compiled for, by LLVM's names, the best last; and the one that runs.
+  // The processor levels that the program was compiled for, by LLVM's names, the best last; and the
+  // level that runs.
   const std::vector<std::string>& levels() const { return levels_; }
   const std::string& level() const { return levels_[level_]; }
 
-  // The entry, and another function of the program by name; throws if there is none.
+  // The entry; and another function of the program by name, which throws if there is none.
   const tvm::ffi::Function& function() const { return main_; }
   tvm::ffi::Function Function(const std::string& name) const {
     auto found = module_->GetFunction(name + "_level_" + std::to_string(level_));
@@ -50,15 +53,15 @@ class Program {
     return found.value();
   }
 
-  // Inputs in the signature's order, as ffi::Tensor or DLTensor*; the result is a tensor, or an
-  // array where there are several. Follow the inputs by a tensor for each result to have them
-  // written there: the result is then none.
+  // Calls the program. The arguments are the inputs in the signature's order, as ffi::Tensor or
+  // DLTensor*. Returns a tensor, or an array if there are several results. If one more tensor per
+  // result follows the inputs, the program writes the results into these and returns None.
   template <typename... Args>
   tvm::ffi::Any operator()(Args&&... args) const {
     return main_(std::forward<Args>(args)...);
   }
 
-  // The same for a number of tensors that is only known at run time.
+  // Calls the program with a number of tensors that is known only at run time.
   tvm::ffi::Any Call(const std::vector<DLTensor*>& tensors) const {
     std::vector<tvm::ffi::AnyView> views(tensors.begin(), tensors.end());
     tvm::ffi::Any result;
@@ -67,8 +70,9 @@ class Program {
   }
 
  private:
-  // The file while it is checked and loaded: as one open file, whatever its path comes to mean,
-  // and under a name of its own, because the system's loader gives an old library for a known name.
+  // The program's file while it is checked and loaded. The file stays open, as its path may come to
+  // refer to another file. It is loaded under a unique name, because the dynamic loader returns the
+  // already loaded library for a known name.
   class File {
    public:
     explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_NONBLOCK)) {
@@ -102,8 +106,8 @@ class Program {
     std::string name() const { return folder_ + "/program.so"; }
 
    private:
-    // Whether the file ends in a trailer that gives its length. The trailer's checksums are compared
-    // by Python's load.
+    // Returns whether the file ends with a trailer that contains the file's length. Only Python's
+    // `load` compares the trailer's checksums.
     bool Whole(int64_t size) const {
       char trailer[36];
       uint64_t library, manifest;

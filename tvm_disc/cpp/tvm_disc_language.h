@@ -12,10 +12,11 @@
 
 namespace tvm_disc {
 
-// How the next token is chosen. Scores of tokens that occurred are divided by the penalty (if they
-// are negative, multiplied); then the best token is taken if the temperature is 0. Otherwise a token
-// is drawn: of the top_k highest scores (0: of all), and of the most probable tokens whose
-// probabilities add up to top_p. Equal seeds give equal tokens, but not those of Python.
+// How the next token is chosen from the scores (logits). First, the scores of tokens that occurred
+// are divided by the penalty, or multiplied if they are negative. If the temperature is 0, the
+// token with the highest score is chosen. Otherwise a token is drawn from the tokens with the top_k
+// highest scores (0: from all), and from those of them whose probabilities add up to top_p. Equal
+// seeds result in equal tokens, but not in the tokens of Python.
 struct Choice {
   double temperature = 0, top_p = 1, repetition_penalty = 1;
   int64_t top_k = 0;
@@ -24,8 +25,8 @@ struct Choice {
 
 class LanguageModel {
  public:
-  // Throws std::runtime_error as Program does, and if the program is no language model: Python's
-  // `tvm_disc.language_model(...).program.save(path)` writes one.
+  // Loads a program that `tvm_disc.language_model(...).program.save(path)` wrote in Python.
+  // Throws std::runtime_error as Program does, or if the program is not a language model.
   explicit LanguageModel(const std::string& path, const std::string& level = "")
       : program_(path, level) {
     ReadSignature(path);
@@ -35,8 +36,9 @@ class LanguageModel {
   const Program& program() const { return program_; }
   int64_t vocabulary() const { return vocabulary_; }
 
-  // Returns at most `most` tokens after a prompt; a token of `stop` ends the text. `each` is called
-  // with every token, and ends the text if it returns false. Several threads may call it at once.
+  // Returns at most `most` tokens after a prompt. A token in `stop` ends the generation. `each` is
+  // called with every token, and ends the generation if it returns false. Several threads may call
+  // this method concurrently.
   std::vector<int64_t> Generate(const std::vector<int64_t>& prompt, int64_t most,
                                 std::vector<int64_t> stop = {}, const Choice& choice = {},
                                 const std::function<bool(int64_t)>& each = nullptr) const {
@@ -69,7 +71,7 @@ class LanguageModel {
     }
   };
 
-  // Words of the plan, as tvm_disc/abi/generation.py.
+  // Words of the plan, as in tvm_disc/abi/generation.py.
   enum Word {
     kArguments, kArgumentCount, kTokens, kPositions, kLengths, kLengthCount, kRecurrent,
     kRecurrentCount, kScores, kReady, kBatch, kVocabulary, kMost, kChosen, kChosenCount, kSteps,
@@ -78,7 +80,7 @@ class LanguageModel {
   };
   static constexpr int64_t kScratchBytes = 24, kScratchMore = 16 * 1024 + 64;
 
-  // The memory of one text: inputs of the step, caches, and scores.
+  // The memory for one generated text: inputs of the step, caches, and scores.
   class Text {
    public:
     Text(const LanguageModel& model, const std::vector<int64_t>& prompt, int64_t most)
@@ -131,7 +133,8 @@ class LanguageModel {
    private:
     static int64_t Address(const void* at) { return reinterpret_cast<int64_t>(at); }
 
-    // The size of an axis that is not the batch: tokens, rows in use, or rows of a cache.
+    // Returns the size of an axis other than the batch: the number of tokens, of used rows, or of
+    // rows of a cache.
     static int64_t Rows(const Input& input, const std::vector<int64_t>& prompt, int64_t most) {
       int64_t length = static_cast<int64_t>(prompt.size());
       return input.Is("past_") ? length + most : length;
@@ -161,7 +164,7 @@ class LanguageModel {
       return tensors_[k].get();
     }
 
-    // Reads the prompt: the caches hold it, and the scores are those of the next token.
+    // Reads the prompt into the caches; then `scores_` has the scores of the next token.
     void ReadPrompt() {
       int64_t length = static_cast<int64_t>(prompt_.size());
       const int64_t step = model_.one_by_one_ ? 1 : length;
@@ -229,7 +232,7 @@ class LanguageModel {
     uint8_t ended_ = 0;
   };
 
-  // Reads "(ids: int64[batch, length], ...) -> (float32[batch, 32000], ...)".
+  // Parses a signature "(ids: int64[batch, length], ...) -> (float32[batch, 32000], ...)".
   void ReadSignature(const std::string& path) {
     const std::string& text = program_.signature();
     size_t end = text.find(") -> "), at = 1;

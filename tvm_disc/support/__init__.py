@@ -1,1 +1,1 @@
-"""Used by all layers: limits, deadlines, signals, locks, caches of files, console output."""
+"""Utilities of all packages: limits, deadlines, signals, locks, caches of files, console output."""

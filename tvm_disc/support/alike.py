@@ -1,4 +1,4 @@
-"""Values found by the structure of an expression.
+"""Map whose keys are compared by the structure of an expression.
 
 Equal expressions of a program are usually different objects, and TVM compares objects by identity.
 """
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class ByStructure(Generic[T]):
-    """Values by expression or function; structurally equal ones have the same value.
+    """Map from expressions or functions to values; structurally equal keys have the same value.
 
     Args:
-        map_free_vars: whether free variables are equal if they occur at the same places.
+        map_free_vars: whether two free variables are equal if they occur at the same positions.
 
     Attributes:
         values: all values, in the order of ``add``.
@@ -28,14 +28,14 @@ class ByStructure(Generic[T]):
         self.values: list[T] = []
 
     def get(self, key: object) -> T | None:
-        """Return the value of an equal key, or None."""
+        """Return the value of a structurally equal key, or None."""
         if not self._entries:
             return None
         same = self._entries.get(self._hash(key), ())
         return next((value for other, value in same if self._equal(other, key)), None)
 
     def add(self, key: object, value: T) -> None:
-        """Set the value of a key that has no equal one yet."""
+        """Set the value of a key; the map must not contain an equal key."""
         self._entries.setdefault(self._hash(key), []).append((key, value))
         self.values.append(value)
 

@@ -23,10 +23,11 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
     try:
         with short_warnings():
             command()
-            if sys.stdout is not None:  # None if the process was started without it
+            if sys.stdout is not None:  # None if the process has no standard output
                 sys.stdout.flush()
     except BrokenPipeError:
-        # The reader closed the pipe. Discard remaining output, also that of the flush at exit.
+        # The reader closed the pipe. Discard the remaining output, including the output of the
+        # flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
     except (Exception, KeyboardInterrupt) as error:
@@ -38,8 +39,8 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
 
 
 def described(error: BaseException) -> str:
-    """Return a one-line description of an exception; other errors than ours are reported as a
-    defect.
+    """Return a one-line description of an exception. An exception that is not from this package is
+    reported as a defect of this package.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
@@ -57,7 +58,7 @@ def described(error: BaseException) -> str:
 
 
 def one_line(message: str) -> str:
-    """Join a message of several lines into one, without source lines that a caret line marks."""
+    """Join the lines of a message, without quoted source lines and the caret lines below them."""
     lines = message.rstrip().split("\n")
     marks = {k for k, line in enumerate(lines) if re.fullmatch(r" *\^+ *", line)}
     kept = [

@@ -26,7 +26,7 @@ _of_thread = threading.local()
 
 
 class Watcher(Protocol):
-    """Receives the current stage and task of the build of a thread."""
+    """Interface that receives the current stage and task of the build of a thread."""
 
     def entered(self, stage: str) -> None: ...
 

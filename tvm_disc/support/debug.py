@@ -84,7 +84,7 @@ class StageTimer:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[str]:
-        """Time the body and yield the recorded name. The time is recorded also if the body
+        """Time the body and yield the recorded name. The time is also recorded if the body
         raises.
         """
         path = "/".join([*self._open, name])
@@ -170,8 +170,8 @@ class Trace:
                 raise
 
     def say(self, level: int, text: str | Callable[[], str]) -> None:
-        """Print ``text`` if the debug level is at least ``level``; a function is called only
-        then.
+        """Print ``text`` if the debug level is at least ``level``. If ``text`` is a function, it is
+        called only in this case.
         """
         stream = self._stream or sys.stderr
         if self.level >= level and stream is not None and not getattr(stream, "closed", False):
@@ -190,7 +190,7 @@ class Trace:
         return self.timer.timings
 
     def _note(self, error: Exception, note: str) -> None:
-        add_note = getattr(error, "add_note", None)  # Python 3.11 and later
+        add_note = getattr(error, "add_note", None)  # exists in Python 3.11 and later
         if add_note is not None:
             add_note(note)
             if self.dumper.directory is not None:

@@ -38,7 +38,7 @@ _NO_MEMORY = (
     "the build: out of memory: the machine or a limit allows this process too little; raise the "
     "limit, end other programs, or build the program on a larger machine and save it"
 )
-_NO_THREAD = "can't start new thread"  # Python's message; the exception class is not specific
+_NO_THREAD = "can't start new thread"  # Python's message of a RuntimeError
 
 
 @contextmanager
@@ -46,7 +46,8 @@ def machine_faults() -> Iterator[None]:
     """Raise a shortage of memory, threads, file descriptors or disk as an error of this package.
 
     Raises:
-        OutOfMemory, OutOfResources: inside, the machine or a limit of the process gave no more.
+        OutOfMemory, OutOfResources: the code in this context exhausted a resource of the machine or
+            reached a limit of the process.
     """
     left = memory_left()
     if left is not None and left < HEADROOM_BYTES:
@@ -85,7 +86,9 @@ def _described(error: Exception) -> OutOfResources | None:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Return whether an error means that memory is exhausted, also while a library is loaded."""
+    """Return whether an error means that memory is exhausted; this includes failures to map a
+    library.
+    """
     if isinstance(error, MemoryError) or _BAD_ALLOC in str(error):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -180,7 +183,8 @@ def memory_left() -> int | None:
 
 
 def check_memory(size: Callable[[], int]) -> None:
-    """Refuse to begin what LLVM cannot end: it calls ``abort`` if it gets no memory.
+    """Raise OutOfMemory if LLVM may need more memory than is available, because LLVM would call
+    ``abort``.
 
     Args:
         size: returns the bytes of the code's TIR as JSON; called only if memory is limited.
@@ -201,8 +205,8 @@ def check_memory(size: Callable[[], int]) -> None:
 
 
 def mapped(function: Callable[[A], B], items: Iterable[A], threads: int) -> list[B]:
-    """Return ``function`` of every item, computed by ``threads`` threads, or by this one if
-    none can be started.
+    """Return ``function(item)`` for every item, computed by ``threads`` threads, or by the calling
+    thread if no thread can be started.
     """
     items = list(items)
     if min(threads, len(items)) > 1:

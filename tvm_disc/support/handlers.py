@@ -42,7 +42,7 @@ class _Handlers:
                 signal.signal(number, wrapper)
 
     def restore(self) -> None:
-        """Put the handlers back, except those that were replaced meanwhile."""
+        """Restore the original handlers, except those that were replaced meanwhile."""
         self._restoring = True
         for number, handler, wrapper in self._wrapped:
             if signal.getsignal(number) is wrapper:
@@ -54,20 +54,20 @@ class _Handlers:
             return handler(number, frame)
         except BaseException as error:
             self.raised = error
-            if self._restoring:  # the build raises it once every handler is back
+            if self._restoring:  # the build raises it afterwards
                 return None
             raise
 
     def entered(self, stage: str) -> None:
-        """Raise what a handler raised and other code caught."""
+        """Raise the exception of a handler, if other code caught it."""
         self.check()
 
     def at(self, task: str, count: tuple[int, int] | None) -> None:
-        """Raise what a handler raised and other code caught."""
+        """Raise the exception of a handler, if other code caught it."""
         self.check()
 
     def check(self) -> None:
-        """Raise what a handler raised, if any did."""
+        """Raise the exception that a handler raised, if there is one."""
         if self.raised is not None:
             raise self.raised
 
@@ -92,19 +92,20 @@ def with_handlers(work: Callable[[], T]) -> T:
     finally:
         _CURRENT.remove(handlers)
         handlers.restore()
-    # Raised outside of the ``except`` block, so that TVM's copy of it does not become its context.
+    # Raised outside of the ``except`` block, so that the exception that TVM raised in its place
+    # does not become its ``__context__``.
     failed = handlers.raised or failed
     try:
         if failed is not None:
             raise failed
     finally:
-        del failed  # its traceback refers to this frame
+        del failed  # breaks a cycle: its traceback refers to this frame
     return found[0]
 
 
 def handled() -> None:
-    """Discard a handler's recorded exception: the user's own pass ran since and may have caught
-    it.
+    """Discard a handler's recorded exception. Called after a pass of the user, which may have
+    caught the exception on purpose.
     """
     for handlers in _CURRENT:
         handlers.raised = None

@@ -15,12 +15,12 @@ class Late:
     place: str
 
     def function(self) -> Any:
-        """Return the function itself."""
+        """Import the module and return the function."""
         module, _, name = self.place.partition(":")
         return getattr(import_module(module), name)
 
     def __getattr__(self, name: str) -> Any:
-        """Return the function's signature, for ``inspect``."""
+        """Return an attribute of the function, such as its signature for ``inspect``."""
         if name == "__signature__":
             return inspect.signature(self.function())
         raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""Conversion between NumPy arrays and TVM literals without copying: every pass reads the
+"""Conversion between NumPy arrays and TVM literals. It does not copy, because every pass reads the
 weights.
 """
 
@@ -16,13 +16,13 @@ from tvm import relax
 from tvm_disc.support.limits import FoldBudget
 from tvm_disc.typing import Expr
 
-ALIGNMENT = 64  # bytes; machine code from TVM uses loads of this alignment on tensors
-_SMALL = 1 << 12  # bytes up to which copying is cheaper than sharing
+ALIGNMENT = 64  # bytes; code from TVM assumes this alignment of tensors
+_SMALL = 1 << 12  # bytes up to which a copy takes less time than sharing
 
 
 def as_literal(array: np.ndarray, dtype: str) -> Expr:
-    """Return a literal that shares the array's memory if type, layout and alignment allow, else
-    copies.
+    """Return a literal that shares the array's memory, or a copy if its type, layout or alignment
+    does not permit sharing.
 
     A shared array must not be written afterwards.
     """
@@ -36,7 +36,7 @@ def literal_value(expr: Any) -> np.ndarray[Any, Any]:
     """Return the elements of a literal as a view; the caller must not write to it."""
     try:
         return np.from_dlpack(expr.value)
-    except (RuntimeError, BufferError):  # a dtype that NumPy lacks
+    except (RuntimeError, BufferError):  # NumPy does not have the dtype
         return np.asarray(expr.value.numpy())
 
 
@@ -57,7 +57,7 @@ class Literals:
     """Cache of the literals of a module, shared by all traversals of it."""
 
     def __init__(self) -> None:
-        # keyed by id; the array is kept alive so that its id is not reused
+        # Keyed by the array's id. The array is kept alive so that its id is not reused.
         self._made: dict[int, tuple[np.ndarray, object]] = {}
         self._turned: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
         self.folding = FoldBudget()

@@ -1,4 +1,4 @@
-"""Locks that neither a fork nor a signal handler can leave locked forever."""
+"""Locks that remain usable after a fork and in signal handlers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LOCKS: weakref.WeakSet[Lock] = weakref.WeakSet()
 class Lock:
     """A reentrant lock for ``with``.
 
-    Reentrant, because a signal handler may run while its thread holds the lock. After a fork it is
-    free in the child, where the thread that held it does not exist.
+    The lock is reentrant, because a signal handler may run while its thread holds the lock. In the
+    child of a fork the lock is free, because the thread that held it does not exist there.
     """
 
     def __init__(self) -> None:

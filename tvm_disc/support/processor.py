@@ -26,9 +26,9 @@ HIDDEN = "DISC_WITHOUT"
 class Cpuid(NamedTuple):
     """Field that reports an instruction set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
 
-    The instruction set is available if ``bit`` is set; if ``least`` > 1, if the byte that starts at
-    ``bit`` is at least ``least``. ``state`` are the bits of ``XCR0`` that must be set, so that the
-    operating system saves the registers.
+    If ``least`` is at most 1, the set is available if ``bit`` is set; otherwise if the byte that
+    starts at ``bit`` is at least ``least``. In addition, the bits ``state`` of ``XCR0`` must be
+    set, which means that the operating system saves the registers.
     """
 
     leaf: int
@@ -40,7 +40,7 @@ class Cpuid(NamedTuple):
 
 
 class Hwcap(NamedTuple):
-    """Where Linux on AArch64 reports a set: the mask in ``getauxval(AT_HWCAP)``, or in
+    """Bits by which Linux on AArch64 reports an instruction set, in ``getauxval(AT_HWCAP)`` or
     ``AT_HWCAP2``.
     """
 
@@ -52,9 +52,9 @@ class Level(NamedTuple):
     """A processor level that code was compiled for.
 
     Attributes:
-        name: the user's name of it, such as ``x86-64-v3``.
-        architecture: such as ``x86_64``.
-        sets: the instruction sets that its code uses.
+        name: the name that users see, such as ``x86-64-v3``.
+        architecture: the processor architecture, such as ``x86_64``.
+        sets: the instruction sets that the code uses.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Level(NamedTuple):
 
     @property
     def runs_here(self) -> bool:
-        """Whether this processor has all of its instruction sets."""
+        """Whether this processor has all instruction sets of the level."""
         return self.architecture == architecture() and not lacks(self.sets)
 
 
@@ -207,8 +207,8 @@ def _matches(name: str, pattern: str) -> bool:
 def _reported(known: Iterable[str]) -> set[str]:
     """Return the sets among ``known`` that hardware and operating system report."""
     if architecture() == "x86_64":
-        # LLVM reads CPUID and XGETBV. A saved program checks the processor itself and does not get
-        # here, so it needs neither TVM's compiler nor LLVM.
+        # LLVM reads CPUID and XGETBV. This function is not called for a saved program, which
+        # contains the check of the processor and needs neither TVM's compiler nor LLVM.
         import tvm
 
         reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
@@ -228,17 +228,19 @@ def lacks(needed: Iterable[str]) -> list[str]:
 
 
 def works_here() -> str:
-    """Return the ``target=`` of the highest level that this processor runs."""
+    """Return the value of the argument ``target`` for the highest level that this processor
+    supports.
+    """
     levels = PLAIN.get(architecture(), {})
     best = next((cpu for cpu, needed in levels.items() if not lacks(needed)), None)
     return "llvm" if best is None else f"llvm -mcpu={best}"
 
 
 def best_of(levels: Sequence[Level]) -> int:
-    """Return the index of the last level that this processor runs.
+    """Return the index of the last level that this processor supports.
 
     Raises:
-        WrongProcessor: it runs none.
+        WrongProcessor: it supports none of the levels.
     """
     for number in reversed(range(len(levels))):
         if levels[number].runs_here:
@@ -247,8 +249,8 @@ def best_of(levels: Sequence[Level]) -> int:
 
 
 def _refusal(levels: Sequence[Level]) -> str:
-    """Return why no level runs here, and a target that would. ``codegen/entry_code`` emits the
-    same text.
+    """Return the reason why this processor supports none of the levels, and a target that it
+    supports. ``codegen/entry_code`` emits the same text.
     """
     other = levels[0].architecture
     if other != architecture():

@@ -1,10 +1,10 @@
 """Progress of a long build on standard error.
 
-On a terminal it is one line, which is cleared when the build ends. Elsewhere, in a log, lines are
-added at growing intervals. A separate thread draws the line, because calls into TVM and LLVM may
-block the build's thread. It reads the stage and task that the build reports (``deadline.entered``,
-``deadline.at``), holds no lock that the build waits for, and ends with the build or the program.
-The child of a fork does not have this thread and does not wait for it.
+On a terminal, progress is one line, which is cleared when the build ends. In a log, lines are added
+at growing intervals. A separate thread draws the line, because calls into TVM and LLVM may block
+the build's thread. The separate thread reads the stage and task that the build reports
+(``deadline.entered``, ``deadline.at``), holds no lock that the build waits for, and ends with the
+build or the process. The child of a fork does not have this thread and does not wait for it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ UNCOUNTED = "{desc} {elapsed}"
 
 
 class _Bar(tqdm):  # type: ignore[misc]
-    """A progress bar that starts no monitor thread and shares no lock with the host program's
-    bars.
+    """A progress bar that starts no monitor thread, and that shares no lock with the progress bars
+    of the application.
     """
 
     monitor_interval = 0
     _instances: ClassVar[WeakSet[object]] = WeakSet()
 
     def refresh(self, nolock: bool = False, lock_args: object = None) -> bool:
-        """Draw the bar. Unlike tqdm's own method, it releases the lock if the stream raises."""
+        """Draw the bar. Unlike tqdm's method, this method releases the lock if the stream
+        raises.
+        """
         del nolock, lock_args
         with self.get_lock():
             self.display()
@@ -47,7 +49,7 @@ class _Bar(tqdm):  # type: ignore[misc]
 
     @classmethod
     def new_lock(cls) -> None:
-        """Replace the lock by a free one."""
+        """Replace the lock by a new, free lock."""
         cls.set_lock(threading.RLock())
 
 
@@ -77,8 +79,8 @@ class ProgressLine:
         self._stage, self._task, self._count = stage, "", None
 
     def at(self, task: str, count: tuple[int, int] | None) -> None:
-        """Record that the build begins an operator or kernel, ``count`` = (k, n) for the k-th
-        of n.
+        """Record that the build begins an operator or kernel; ``count`` is (k, n) for the k-th of
+        n.
         """
         self._task, self._count = task, count
 
@@ -105,7 +107,9 @@ class ProgressLine:
             pass  # standard error was closed
 
     def _log(self, following: float) -> None:
-        """Write a line after some seconds, and after twice as many."""
+        """Write lines to a log, the first after ``following`` seconds, later ones at growing
+        intervals.
+        """
         begun, logged = time.monotonic(), False
         while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
             passed = time.monotonic() - begun
@@ -123,7 +127,7 @@ class ProgressLine:
         self._stream.flush()
 
     def _show_bar(self) -> None:
-        waited, bar = 0.0, None  # ``None`` test below: bool() of a bar without a total raises
+        waited, bar = 0.0, None  # tested with ``is None``: bool() of a bar without a total raises
         try:
             while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
                 waited += INTERVAL_S
@@ -159,8 +163,8 @@ class ProgressLine:
 
 
 def wanted(options: Options, stream: object) -> bool:
-    """Return whether a build shows its progress: as the option says; by default without debug
-    output.
+    """Return whether a build shows its progress. If the option is None, it does unless there is
+    debug output.
     """
     if stream is None or getattr(stream, "closed", False):
         return False

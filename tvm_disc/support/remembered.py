@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 
 def remembered(value: object) -> Callable[[], object]:
-    """Return a function that returns ``value``, or None when no one else refers to it any more.
+    """Return a function that returns ``value``, or None if no other reference to the object exists.
 
-    Text, paths and None are kept. Objects without weak references are not: the function returns
-    None for them. A mapping is complete, or None.
+    Text, paths and None are kept. For an object that does not support weak references, the function
+    returns None. For a mapping, the function returns all values, or None if one of them is gone.
     """
     if value is None or isinstance(value, str | os.PathLike):
         return lambda: value

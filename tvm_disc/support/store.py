@@ -2,9 +2,9 @@
 
 An entry is written to a temporary file in its folder and renamed, so that processes need no lock.
 It contains a digest of its key and content: a damaged or misplaced entry counts as missing. A file
-that is not regular, or that another user owns or may write, also counts as missing, because its
-code would be executed. The least recently used entries are evicted above the size limit. Errors
-never fail a build: with an unusable folder nothing is cached.
+that is not regular, or that another user owns or may write to, also counts as missing, because the
+process executes code from the cache. The least recently used entries are evicted above the size
+limit. An error of the cache never fails a build: if the folder is unusable, nothing is cached.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _DIGEST_BYTES = 16
 _WHOLE_BYTES, _SIZE_BYTES = 32, 8  # header of a large entry: a digest, and the length of its body
 # Do not follow links, wait for the writer of a pipe, or acquire a controlling terminal.
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-# Scanning all entries takes longer than a small build. A process scans after it added this share of
-# the limit.
+# A scan of all entries takes longer than a small build. Therefore a process scans only after it has
+# added this fraction of the limit.
 _PRUNE_AFTER = 1 / 64
 _PRUNED_TO = 0.9
 
@@ -73,7 +73,8 @@ class Store:
 
     def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
         self.folder, self.limit = folder, limit
-        # A random start, so that many processes that each add little also scan from time to time.
+        # The count starts at a random value: otherwise processes that each add little would never
+        # scan.
         self._added_bytes = random.random() * limit * _PRUNE_AFTER
 
     def get(self, key: str) -> bytes | None:
@@ -109,10 +110,10 @@ class Store:
             self.prune(self.limit)
 
     def begin_large(self, key: str, body: np.ndarray) -> Large | None:
-        """Begin to write a large entry that readers map; its head follows at ``finish``.
+        """Begin to write a large entry, which readers map; ``Large.finish`` writes its head.
 
-        Returns None if it cannot be written, or is larger than half of the limit: it would evict
-        nearly all other entries.
+        Returns None if the entry cannot be written, or if it is larger than half of the limit, as
+        it would evict nearly all other entries.
         """
         if body.nbytes > self.limit // 2:
             return None
@@ -147,7 +148,7 @@ class Store:
 
     def entries(self) -> Iterator[StoredFile]:
         """Yield every file of the store."""
-        with contextlib.suppress(OSError):  # the folder is not readable, or its name too long
+        with contextlib.suppress(OSError):  # the folder is not readable, or its name is too long
             for path in self.folder.glob("??/*"):
                 with contextlib.suppress(OSError):  # another process removed it
                     status = path.lstat()
@@ -202,8 +203,8 @@ class Store:
         return tempfile.mkstemp(dir=path.parent, prefix=".")
 
     def _is_usable(self, path: Path) -> bool:
-        """Return whether only this user can write entries there; raises OSError if the folder
-        is missing.
+        """Return whether only this user can write to a folder; raises OSError if the folder is
+        missing.
         """
         return _is_ours(self.folder.stat()) and _is_ours(path.parent.stat())
 
@@ -216,10 +217,10 @@ class Store:
         return self.folder / key[:2] / key
 
     def _read(self, path: Path) -> bytes | None:
-        """Return the bytes of an entry; None if it is not a valid file.
+        """Return the bytes of an entry; None if the file is not a valid entry.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         with open(os.open(path, _OPEN), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -285,7 +286,7 @@ class Large:
     def __exit__(self, *_: object) -> None:
         self._writer.shutdown()
         self._file.close()
-        _removed(self._name)  # no effect if the file was moved to its place
+        _removed(self._name)  # no effect if the file was renamed to its final path
 
 
 def _write_all(file: IO[bytes], data: memoryview) -> None:

@@ -1,11 +1,11 @@
-/* The loop that generates tokens: choose each row's next token from the scores, run the step of the
- * model on it, and so on.
+/* The loop that generates tokens: choose each row's next token from the scores (logits), run the
+ * step of the model on these tokens, and repeat.
  *
  * Programs of language models contain this code as LLVM IR (loop.ll), written by
  * `python -m tests.codegen.c_code --write`. The macros are the words of tvm_disc/abi/generation.py,
- * which describes the plan. Addresses are passed as integers, as TIR does. Sampling follows
- * runtime/text/choice.py: a sort of all scores could take longer than a step, so that tokens are
- * counted in bins of scores, and those of one bin are sorted.
+ * which describes the plan. Addresses are passed as integers, as in TIR. Sampling uses the
+ * algorithm of runtime/text/choice.py: a sort of all scores could take longer than a step.
+ * Therefore tokens are counted in bins of scores, and only the tokens of one bin are sorted.
  */
 #include <math.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ typedef float Lanes __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t Masks __attribute__((vector_size(4 * WIDTH)));
 typedef uint32_t Bits __attribute__((vector_size(4 * WIDTH)));
 
-/* TVM's structs. */
+/* TVM's structs, with the fields that this code uses. */
 typedef struct {
   int32_t type_index;
   uint32_t padding;
@@ -78,7 +78,7 @@ INLINE void store_part(float *at, int64_t count, Lanes lanes) {
     at[k] = part[k];
 }
 
-/* Return e to the power of numbers that are at most 0, within 2e-7; 0 below -87. */
+/* Return exp(x) for x <= 0, with an error of at most 2e-7; 0 for x below -87. */
 INLINE Lanes exponential(Lanes x) {
   Lanes shifted = x * 1.44269504f + 12582912.0f; /* rounds to an integer */
   Lanes n = shifted - 12582912.0f;
@@ -98,7 +98,7 @@ INLINE Lanes exponential(Lanes x) {
   return pick(x > -87.0f, p, all(0.0f));
 }
 
-/* Return the largest of n numbers; `wrong` is not 0 if one is no number. */
+/* Return the largest of n numbers; `wrong` becomes nonzero if one of them is NaN. */
 INLINE float largest(const float *x, int64_t n, int *wrong) {
   Lanes most = all(-INFINITY);
   Masks bad = {0};
@@ -116,7 +116,7 @@ INLINE float largest(const float *x, int64_t n, int *wrong) {
   return top;
 }
 
-/* Return the first position of a number that occurs. */
+/* Return the first position of `wanted`, which must occur. */
 INLINE int64_t first(const float *x, int64_t n, float wanted) {
   int64_t block = 0;
   for (; block + BLOCK <= n; block += BLOCK) {
@@ -134,7 +134,7 @@ INLINE int64_t first(const float *x, int64_t n, float wanted) {
   return block;
 }
 
-/* Return one of the positions of a number, each as probable as the others. */
+/* Return one of the positions of `wanted`, all with equal probability. */
 INLINE int64_t one_of_equal(const float *x, int64_t n, float wanted, double draw) {
   int64_t count = 0, last = 0;
   for (int64_t k = 0; k < n; k++)
@@ -149,8 +149,9 @@ INLINE int64_t one_of_equal(const float *x, int64_t n, float wanted, double draw
   return last;
 }
 
-/* Tokens that may be chosen: log probabilities relative to the highest, probabilities relative to
- * it, and tokens; `kept` is 0 if all tokens are. The rest is memory for sorting. */
+/* Tokens that may be chosen: `logs` and `chances` are log probabilities and probabilities, relative
+ * to the most probable token. If `kept` is 0, entry k is token k; otherwise it is `tokens[k]`. The
+ * other fields are memory for counting and sorting. */
 typedef struct {
   float log, chance;
   int32_t token;
@@ -179,7 +180,7 @@ INLINE void sift(Entry *heap, int64_t root, int64_t count) {
   heap[root] = moved;
 }
 
-/* Sort by decreasing probability; equal tokens keep their order. */
+/* Sort by decreasing probability; tokens of equal probability are sorted by number. */
 INLINE void sort(Entry *entries, int64_t count) {
   for (int64_t root = count / 2 - 1; root >= 0; root--)
     sift(entries, root, count);
@@ -211,7 +212,7 @@ INLINE int bin_of(float log, float factor) {
   return scaled < BINS - 1 ? (int)scaled : BINS - 1;
 }
 
-/* Copy the tokens of one bin to the entries, sorted; return their number. */
+/* Copy the tokens of one bin to `entries` and sort them; return their number. */
 INLINE int64_t sorted_bin(const Choice *choice, float factor, int bin) {
   int64_t count = 0;
   for (int64_t k = 0; k < choice->count; k++)
@@ -228,7 +229,7 @@ INLINE void keep(Choice *choice, int64_t *count, int64_t k) {
   choice->chances[(*count)++] = choice->chances[k];
 }
 
-/* Keep the `most` tokens of the highest scores, and those that are equal to the last. */
+/* Keep the `most` tokens of the highest scores, and tokens whose score equals the last one. */
 INLINE void keep_highest(Choice *choice, int64_t most) {
   float factor = bin_factor(choice);
   int64_t counted = 0, count = 0;
@@ -247,8 +248,8 @@ INLINE void keep_highest(Choice *choice, int64_t most) {
   choice->kept = 1;
 }
 
-/* Keep the most probable tokens: those before which the probabilities add up to less than `share`
- * of all. */
+/* Keep the most probable tokens. A token is kept if the probabilities of all more probable tokens
+ * add up to less than the fraction `share` of the total. */
 INLINE void keep_probable(Choice *choice, double share) {
   float factor = bin_factor(choice);
   memset(choice->sums, 0, BINS * sizeof *choice->sums);
@@ -290,7 +291,7 @@ INLINE double sum_of(const float *x, int64_t count) {
   return sum;
 }
 
-/* Return the position that a number of [0, 1) selects among these probabilities. */
+/* Return the position at which the cumulative probability exceeds `draw`, in [0, 1). */
 INLINE int64_t place_of(const float *chances, int64_t count, double draw) {
   double total = 0, sum = 0;
   for (int64_t k = 0; k < count; k += BLOCK)
@@ -318,7 +319,7 @@ INLINE int64_t place_of(const float *chances, int64_t count, double draw) {
   return found;
 }
 
-/* Return a token for a number of [0, 1); the scores become log probabilities. */
+/* Return the token that `draw`, in [0, 1), selects; scores become log probabilities. */
 INLINE int64_t drawn(const int64_t *plan, float *scores, float top, double draw) {
   int64_t n = plan[VOCABULARY];
   if (!isfinite(top))
@@ -360,7 +361,7 @@ INLINE void penalize(const int64_t *plan, float *scores, const uint8_t *occurred
       scores[k] = (float)(scores[k] * (scores[k] > 0 ? 1 / by : by));
 }
 
-/* Choose a token for each row from the scores. Return NOT_A_NUMBER if a score is none. */
+/* Choose a token for each row from the scores. Return NOT_A_NUMBER if a score is NaN. */
 INLINE int64_t choose(const int64_t *plan, int64_t *chosen, const double *draws) {
   int64_t n = plan[VOCABULARY], *tokens = address(plan, TOKENS);
   float *scores = address(plan, SCORES);
@@ -388,7 +389,7 @@ INLINE int64_t choose(const int64_t *plan, int64_t *chosen, const double *draws)
   return DONE;
 }
 
-/* Run the step on the last token of each row. Return what the step does, 0 if it succeeds. */
+/* Run the step on the last token of each row. Return 0 if it succeeds, else -1. */
 INLINE int step(int64_t *plan, Function *function) {
   Any result = {0, 0, 0};
   if (function->call(function, address(plan, ARGUMENTS), (int32_t)plan[ARGUMENT_COUNT], &result))
@@ -423,7 +424,7 @@ INLINE int all_ended(const int64_t *plan) {
   return 1;
 }
 
-/* Generate tokens by a plan. Return DONE, NOT_A_NUMBER, or -1 if a step fails. */
+/* Generate tokens as a plan specifies. Return DONE, NOT_A_NUMBER, or -1 if a step fails. */
 int64_t disc_generate(int64_t function, int64_t words) {
   int64_t *plan = (int64_t *)(intptr_t)words, *chosen = address(plan, CHOSEN);
   const double *draws = address(plan, DRAWS);

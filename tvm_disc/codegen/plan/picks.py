@@ -45,7 +45,8 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
     """Return the guard of a ``disc.checked``.
 
     Args:
-        found: the smallest and the largest index; one expression if they are equal.
+        found: the smallest and the largest index; for a check of divisors only one number, which is
+            compared with the upper limit.
         limits: the smallest valid index, and the largest plus one.
     """
     least, greatest = found[0], found[-1]

@@ -1,4 +1,4 @@
-/* The cores that a thread may use, and moving a worker off its caller's core.
+/* Functions on the cores that a thread may use; they move a worker off its caller's core.
  *
  * Linux may wake a sleeping worker on its caller's core although other cores are idle: an idle
  * virtual core looks as if the hypervisor had descheduled it. Caller and worker then alternate on
@@ -9,7 +9,7 @@
  *
  * Programs contain this code as LLVM IR (cores.ll), written by
  * `python -m tests.codegen.c_code --write`. The macros BLIND, CORES, MASK, MASK_WORDS and
- * QUOTA are the words of tvm_disc/abi/threads.py. Addresses are passed as integers, as TIR does.
+ * QUOTA are the words of tvm_disc/abi/threads.py. Addresses are passed as integers, as in TIR.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static void store(int64_t pool, int number, int64_t value) {
   atomic_store_explicit((Word *)pool + number, value, memory_order_release);
 }
 
-/* Record the caller's affinity mask, and its number of cores within the quota. */
+/* Record the affinity mask of this thread, and its number of cores, limited by the quota. */
 int64_t disc_look_at_cores(int64_t pool) {
   int64_t mine[MASK_WORDS] = {0}, count = 0;
   if (sched_getaffinity(0, sizeof mine, (cpu_set_t *)mine) >= 0)
@@ -42,8 +42,8 @@ int64_t disc_look_at_cores(int64_t pool) {
   return 0;
 }
 
-/* Exclude `core` from the affinity mask of a thread, 0 for this one. Return 1 if no other core is
- * left. */
+/* Exclude `core` from the affinity mask of a thread; 0 is this thread. Return 1 if no other core
+ * is left. */
 int64_t disc_leave_core(int64_t pool, int32_t thread, int32_t core) {
   if (core < 0 || core >= 64 * MASK_WORDS)
     return 0;
@@ -61,7 +61,7 @@ int64_t disc_leave_core(int64_t pool, int32_t thread, int32_t core) {
   return 0;
 }
 
-/* Restore the callers' affinity mask for this thread. */
+/* Set the affinity mask of this thread to the recorded mask of the callers. */
 int64_t disc_settle(int64_t pool) {
   int64_t cores[MASK_WORDS];
   for (int k = 0; k < MASK_WORDS; k++)
@@ -102,8 +102,8 @@ static void read_numbers(const char *path, int64_t *numbers, int count) {
   close(file);
 }
 
-/* Record the number of cores that the CPU quota of the container allows, 0 for no limit: quota and
- * period in microseconds, for cgroups version 2 and version 1. */
+/* Record the number of cores that the CPU quota of the container allows; 0 means no limit. cgroups
+ * version 2, or version 1, reports the quota and its period in microseconds. */
 int64_t disc_read_quota(int64_t pool) {
   int64_t numbers[2] = {0, 0};
   read_numbers("/sys/fs/cgroup/cpu.max", numbers, 2);
