@@ -1,7 +1,7 @@
 """Every exception that tvm_disc raises, and the value that records a refusal.
 
     DiscError
-    ├── ParseError Relay text or JSON has a syntax error
+    ├── ParseError          Relay text or JSON has a syntax error
     ├── TypeMismatch        a well-formed program with a type error
     │   └── BadNode         a Relay node was constructed from invalid arguments
     ├── UnknownName         a module has no function, type or constructor of that name
@@ -9,8 +9,8 @@
     ├── ShapeConflict       two facts about shapes contradict each other
     ├── Unsupported         a legal program that this release cannot compile
     ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
-    ├── OutOfResources the machine lacks threads, file descriptors or disk space
-    │ └── OutOfMemory a build needs more memory than is available to the process
+    ├── OutOfResources      the machine lacks threads, file descriptors or disk space
+    │   └── OutOfMemory     a build needs more memory than is available to the process
     ├── GuardFailed         a run-time input violates a fact that the program was compiled under
     │   ├── IndexOutside    an index is out of bounds of its axis
     │   └── DivisionByZero  an integer is divided by 0

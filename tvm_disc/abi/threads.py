@@ -30,7 +30,7 @@ MASK_WORDS = 16  # size of the C library's cpu_set_t
 SIGNAL = 24  # counts launches; idle workers poll it
 SPINNING, PARKED = 32, 33  # workers that poll SIGNAL, and workers that sleep
 ACTIVE = 40  # active calls of programs
-STARTED = 41  # workers that have a record
+STARTED = 41  # number of workers that have a record
 BLIND = 42  # set if the system does not report affinity
 # In nanoseconds: earliest time of the next wake, the pause after it, and the time until which
 # launches use only the calling thread; then the factor of the next duration of this kind.

@@ -1,7 +1,7 @@
 """C source of the entry points of a saved program, compiled for the baseline of the architecture.
 
-    __tvm_ffi_NAME function NAME of the best level that the processor supports
-    __tvm_ffi_NAME_level_K function NAME of level K
+    __tvm_ffi_NAME            function NAME of the best level that the processor supports
+    __tvm_ffi_NAME_level_K    function NAME of level K
     __tvm_ffi_tvm_disc_check  (K) -> the level that runs: K, or the best one if K is -1
     tvm_disc_levels           the names of the levels, one per line
 

@@ -298,7 +298,7 @@ def boolean(name: str, value: object) -> bool:
 
 
 def refuse_device(what: str, manifest: Mapping[str, object]) -> None:
-    """Raise Unsupported for a program on a GPU."""
+    """Raise Unsupported if the program runs on a GPU."""
     if manifest.get("device"):
         raise Unsupported(f"{what}: expected a program for a CPU, found one for a GPU")
 

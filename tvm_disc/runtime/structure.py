@@ -113,7 +113,9 @@ class Structure:
         return dict(zip(self.names, kept, strict=False))
 
     def _with_paths(self, text: str) -> str:
-        """Return a message with the places of inputs instead of their flat names."""
+        """Return a message in which the flat names of inputs are replaced by their paths in the
+        arguments.
+        """
         renamed = {name: path for name, path in self.paths.items() if name != path}
         if not renamed:
             return text

@@ -144,7 +144,9 @@ def disk_full(path: str, needed: int | None, error: OSError) -> OutOfResources:
 
 
 def _free_bytes(path: str) -> int | None:
-    """Return the free bytes of the file system of a path; None if the system does not say."""
+    """Return the free bytes of the file system of a path; None if the system does not report
+    them.
+    """
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     try:
         found = os.statvfs(folder)

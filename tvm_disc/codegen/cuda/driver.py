@@ -1,6 +1,6 @@
 """Opening of the device in a program's first call: load the driver, the code and the constants.
 
-open(state, out) ``out`` is 0; 1 if it failed and raised an error
+open(state, out)     ``out`` is 0; 1 if it failed and raised an error
 """
 
 from __future__ import annotations

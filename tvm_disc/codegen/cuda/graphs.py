@@ -1,9 +1,11 @@
 """CUDA graphs: the launches of a call, cached by dims, and launched at once.
 
-begin(record, key) finds the graph of these dims, or evicts another graph for a new one node(record,
-...) replaces a launch take, give allocate and free the workspace of the call, which its graph owns
-end(record) launches the graph leave(record) after an error: removes the graph drop(state) removes
-all graphs
+begin(record, key)   finds the graph of these dims, or evicts another graph for a new one
+node(record, ...)    replaces a launch
+take, give           allocate and free the workspace of the call, which its graph owns
+end(record)          launches the graph
+leave(record)        removes the graph after an error
+drop(state)          removes all graphs
 
 A call executes the same host program as without graphs. Each launch is compared with the node at
 its position in the graph. If arguments differ, because the caller's tensors have other addresses,

@@ -1,7 +1,7 @@
 """cuBLASLt, which is loaded when the device is opened, and called for matmuls.
 
-find(state) loads the library and creates a handle, if the library is installed product(record,
-fields, out) ``schedules/cuda/library.py`` documents ``fields``
+find(state)                     loads the library and creates a handle, if it is installed
+product(record, fields, out)    computes a matmul (``schedules/cuda/library.py``)
 
 If a call fails, the generated kernels compute the matmul.
 """

@@ -25,7 +25,7 @@ from tvm_disc.typing import Buffer, Expr, TVMType
 
 MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
-LARGE_BYTES = 1 << 15  # blocks of at least this size get their own chunk
+LARGE_BYTES = 1 << 15  # each block of at least this size is a separate chunk
 FIRST_CHUNK_BYTES, LAST_CHUNK_BYTES = 1 << 15, 1 << 20
 STACK_BYTES = 4 << 20  # limit of the stack that recursion uses: half of a typical stack
 

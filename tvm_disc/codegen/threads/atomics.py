@@ -153,12 +153,12 @@ def futex_wake(address: Expr, count: Expr) -> Expr:
 
 
 def thread_number() -> Expr:
-    """Return the kernel's id of this thread."""
+    """Return the operating system's id of this thread."""
     return O.call_extern("int64", "disc.thread")
 
 
 def now_ns() -> Expr:
-    """Return a monotonic clock in nanoseconds."""
+    """Return the time of a monotonic clock in nanoseconds."""
     return O.call_extern("int64", "disc.now")
 
 

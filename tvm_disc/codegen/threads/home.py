@@ -239,7 +239,8 @@ def _enter(block: Block, made: Expr, home: Buffer) -> None:
         block.eval(store(word(made, PROCESS), _process()))
     for number, name in ((WORKER, "disc.worker_code"), (LAUNCH_CODE, "disc.launch_code")):
         block.eval(store(word(made, number), O.call_extern("int64", name)))
-    # Set before registration: launches read it as soon as the home is visible.
+    # The variable is set before registration, because launches read it as soon as the home is
+    # registered.
     block.eval(O.call_extern("int64", "disc.set_home", made))
     first = block.bind("first", O.call_extern("int64", "disc.register", made))
     with block.when(tirx.EQ(first, i64(0))):

@@ -223,7 +223,7 @@ def _skipped(reasons: Mapping[str, str]) -> list[str]:
 
 
 def _static(call: KernelCall, symbols: Mapping[Var, int]) -> relax.Function:
-    """Return a kernel's function for the sizes of these symbols of ``main``."""
+    """Return the group function of a call, with its dims replaced by the values of ``symbols``."""
     function = call.function
     known: dict[Expr, Expr] = {v: tirx.IntImm("int64", n) for v, n in symbols.items()}
     sizes = [tvm.sym.Analyzer().simplify(substitute(d, known)) for d in call.dims]
