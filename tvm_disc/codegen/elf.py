@@ -39,7 +39,7 @@ def rename_symbols(path: Path, renamed: Callable[[Symbol], str | None]) -> None:
         renamed: returns the new name of a symbol, or None to keep it.
 
     Raises:
-        ArtifactError: the file is not such an object.
+        ArtifactError: the file is not a relocatable 64-bit little-endian ELF object.
     """
     data = _read(path)
     for link, names, rows in _symbol_tables(data):
@@ -58,7 +58,7 @@ def symbols_of(path: Path) -> list[Symbol]:
     """Return the global symbols of an object.
 
     Raises:
-        ArtifactError: the file is not such an object.
+        ArtifactError: the file is not a relocatable 64-bit little-endian ELF object.
     """
     return [symbol for _, _, rows in _symbol_tables(_read(path)) for _, symbol in rows]
 

@@ -35,7 +35,7 @@ class Peaks:
         cpu: the processor.
         cores: the number of threads in ``all``.
         one: float32 multiply-adds on one thread, in GFLOP/s.
-        all: likewise on all threads.
+        all: float32 multiply-adds on all threads, in GFLOP/s.
         reads: bandwidths by size, the smallest first; small sizes are read from caches.
     """
 

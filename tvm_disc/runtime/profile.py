@@ -54,8 +54,9 @@ class Line:
         share: fraction of the time of the program call.
         bytes: bytes that must be moved.
         flops: number of operations.
-        limit: what limits the kernel on this machine: ``arithmetic``, ``memory``, or ``launch`` for
-            calls of about a microsecond or less; empty if the machine's limits are not known.
+        limit: the resource that limits the kernel on this machine: ``arithmetic``, ``memory``, or
+            ``launch`` for calls of about a microsecond or less; empty if the machine's limits are
+            not known.
         of_limit: the minimum time that ``limit`` permits, divided by the measured time.
     """
 

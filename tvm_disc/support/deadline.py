@@ -1,6 +1,6 @@
 """Time limit of a build, and tracking of its current stage and task.
 
-A build with a limit runs on its own thread; the caller waits until the limit. Python code of the
+A build with a limit runs on a separate thread; the caller waits until the limit. Python code of the
 build checks the limit before every operator and kernel and raises when it is exceeded. Calls into
 TVM and LLVM cannot be cancelled: the thread continues until the call returns, and its result is
 discarded. The process cannot exit before that.

@@ -1,4 +1,4 @@
-"""Every limit on the size of a model and on what a build may use, each with its reason.
+"""All limits on the size of a model and on the resources of a build, each with its reason.
 
 A model is data and may be untrusted. Time and memory of a build are bounded by the size of the
 model: its bytes, and its number of nodes after functions are inlined. A model that exceeds a limit

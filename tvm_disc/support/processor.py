@@ -222,7 +222,7 @@ def _reported(known: Iterable[str]) -> set[str]:
 
 
 def lacks(needed: Iterable[str]) -> list[str]:
-    """Return those of the instruction sets that this processor lacks."""
+    """Return the instruction sets in ``needed`` that this processor lacks."""
     has = features()
     return [name for name in needed if name not in has]
 

@@ -1,9 +1,10 @@
 """Pool of workspaces that all calls of a program share.
 
-A program has one state, made when it is loaded: the address of its constants, a few free blocks,
-and its last large results (``host/results.py``). A call takes the smallest block that fits. If none
-fits, it frees the largest block and allocates a new one. All of this is compiled code over the C
-library, so that running out of memory is a reported error.
+A program has one state, which is created when the program is loaded. The state contains the address
+of the constants, a few free blocks, and the last large results (``host/results.py``). A call takes
+the smallest block that fits. If no block fits, the call frees the largest block and allocates a new
+one. All of this is compiled code over the C library, so that running out of memory is a reported
+error.
 """
 
 from __future__ import annotations
@@ -237,7 +238,8 @@ def _give() -> Any:
 
 
 def _leave_call() -> object:
-    """Return ``leave_call(state, cell, home)``, which releases what a call holds before an error.
+    """Return ``leave_call(state, cell, home)``, which frees the memory of a call before an error
+    exit.
 
     ``home`` is the address of the thread pool, or 0 if the call is not counted as active.
     """

@@ -259,7 +259,9 @@ class Regions:
         return self.block.declare("numbers", self.block.bind("numbers", first), "int64")
 
     def _unless_failed(self, status: Expr) -> None:
-        """Emit an exit if ``status`` says that a call failed and raised an error."""
+        """Emit an exit if ``status`` is not 0, which means that a call failed and raised an
+        error.
+        """
         with self.block.when(tirx.NE(status, i64(0))):
             self.host.fail()
 

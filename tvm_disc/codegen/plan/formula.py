@@ -19,7 +19,7 @@ from tvm_disc.typing import Expr
 
 MAX_STACKS = 8  # maximum stacks of slots in one expression
 READABLE = 4000  # maximum characters of a formula that is made readable
-LONG = 40  # a part of a formula with at least so many characters gets a name
+LONG = 40  # minimum characters of a part of a formula that gets a name
 
 _OPERATORS: dict[type, str] = {
     tirx.Add: "+",

@@ -257,8 +257,8 @@ def _offer(block: Block, slot: Expr, work: tuple[Expr, Expr, Expr]) -> None:
 
 
 def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
-    """Signal the launch to spinning workers; wake sleeping ones if too few spin and a wake is
-    due.
+    """Signal the launch to spinning workers. If too few workers spin and the pause since the last
+    wake is over, wake sleeping workers.
     """
     block.eval(fetch_add(word(pool, SIGNAL), i64(1)))
     missing = block.bind("missing", helpers - load(word(pool, SPINNING)))
