@@ -154,12 +154,13 @@ compiled([x], columns)
 #
 # ## What to do with a reason
 #
-# - A relation is not known (`iteration spaces ... are not proved equal`, `... does not follow`,
-#   `not row-wise`): state it, with the same name for both dims or with a constraint.
-# - The model reads a tensor in two orders (`they reduce different axes`, `at other positions`, `a
-#   transposed walk`): no constraint helps; another data layout may help.
-# - A limit of the heuristics was reached (`kernels read it`, `would compute it again`, `too many
-#   tensors`): docs/fusion.md lists these limits. `Options(fuse=False)` shows the effect of fusion.
+# - A relation is not known (`iteration spaces ... are not proved equal`, `its shape ... is not
+#   proved equal`): state it, with the same name for both dims or with a constraint.
+# - The model reads a tensor in two orders (`they reduce different axes`, `one transposes the last
+#   axis`): no constraint helps; another data layout may help.
+# - A limit of the heuristics was reached (`kernels read it`, `would recompute it`, `one loop would
+#   access ... tensors`): docs/fusion.md lists these limits. `Options(fuse=False)` shows the effect
+#   of fusion.
 #
 # The shortest way to state that two dims are equal is to give them the same name:
 

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
+from tvm_disc.shape.printing import show_shape
 from tvm_disc.support.literals import literal_value
 from tvm_disc.typing import Binding, Call, Expr, TVMType, Var
 
@@ -73,13 +74,17 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The operator and its source position, or its name if the position is unknown."""
+        """The operator and its source position, or its name and shape without a position."""
         op = self.op.removeprefix("relax.")
         span = None if self.var is None else self.var.span
+        name = "" if self.name in (op, op.replace(".", "_"), self.op) else self.name
         if span is None:
-            return f"{op} {self.name}" if self.name not in (op, self.op) else op
-        place = f":{span.line}:{span.column}" if span.line else ""
-        return f"{op} ({span.source_name.name}{place})"
+            quoted = f" '{name}'" if name else ""
+            return f"{op}{quoted} of shape {show_shape(self.shape)}"
+        source = span.source_name.name
+        if not span.line:
+            return f"{op} ({source})"
+        return f"{op} ({f'{name} at ' if name else ''}{source}:{span.line}:{span.column})"
 
     @property
     def is_scalar_const(self) -> bool:

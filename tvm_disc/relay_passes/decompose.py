@@ -21,7 +21,7 @@ from tvm_disc.relay.kernel_ops import WRITE_SLICE
 from tvm_disc.relay.ops.algebra import building, where
 from tvm_disc.relay_passes.terms import Term, TermEmitter, scalar
 from tvm_disc.support.late import Late
-from tvm_disc.typing import Call, Expr, PassContext, TVMModule, TVMType
+from tvm_disc.typing import Binding, Call, Expr, PassContext, TVMModule, TVMType, Var
 
 # Returns the result of a call, or None if the call is kept.
 Rule: TypeAlias = Callable[[TermEmitter, Any], "Term | Expr | None"]
@@ -279,11 +279,29 @@ def _split(t: TermEmitter, call: Call) -> Expr:
 
 @relax.expr_functor.mutator
 class _Decomposer(relax.PyExprMutator):
+    place: Var | None = None  # variable of the operator that is being decomposed
+
+    def visit_var_binding_(self, binding: Binding) -> None:
+        """Decompose the binding's operator; the new variables get its name and source position."""
+        self.place = binding.var
+        super().visit_var_binding_(binding)
+
+    def _emit(self, expr: Expr) -> Expr:
+        """Bind an expression to a new variable, and return it."""
+        if self.place is None or isinstance(expr, relax.Var):
+            return self.builder_.emit(expr)
+        inside = self.builder_.current_block_is_dataflow()
+        value = self.builder_.normalize(expr)
+        kind = relax.DataflowVar if inside else relax.Var
+        var = kind(self.place.name, value.ty, self.place.span)
+        self.builder_.emit_normalized(relax.VarBinding(var, value))
+        return var
+
     def visit_call_(self, call: Call) -> Expr:
         call = self.visit_expr_post_order(call)
         if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
             return call
-        terms = TermEmitter(self.builder_.emit)
+        terms = TermEmitter(self._emit)
         with building(terms):
             return self._decomposed(terms, str(call.op.name), call)
 
@@ -294,7 +312,7 @@ class _Decomposer(relax.PyExprMutator):
             found = FIRST_OF_TUPLE[name](terms, call)
             assert found is not None
             first = self._as_typed(found, call.ty.fields[0])
-            value = self.builder_.emit(first)
+            value = self._emit(first)
             # The other fields (running statistics, mask) are passed through.
             rest = [call.args[3], call.args[4]] if name.endswith("batch_norm") else [value]
             return relax.Tuple([value, *rest])
@@ -313,7 +331,7 @@ class _Decomposer(relax.PyExprMutator):
         shape = getattr(ty, "shape", None)
         if shape is None or tvm_ffi.structural_equal(shape, result.ty.shape):
             return result
-        return self.builder_.normalize(reshape_call(self.builder_.emit(result), shape.values))
+        return self.builder_.normalize(reshape_call(self._emit(result), shape.values))
 
 
 def DecomposeComposite() -> Any:

@@ -43,6 +43,7 @@ from tvm_disc.typing import (
 )
 
 LONG_SIZE = 8  # least operations of a size expression that is passed as one argument
+MOST_NAMED = 3  # operators in the name of a kernel
 
 
 def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> object:
@@ -255,7 +256,9 @@ def _give_type(expr: Expr, ty: TVMType) -> None:
 
 
 def _label(group: GroupPlan) -> str:
-    return f"{group.kind}_{group.anchor.op.split('.')[-1]}"
+    """Return the start of a kernel's name: its kind and the operators of its anchors."""
+    found = dict.fromkeys(n.op.split(".")[-1] for n in (group.anchor, *group.merged))
+    return "_".join([group.kind, *[*found][:MOST_NAMED]])
 
 
 def _interface(group: GroupPlan, solver: Solver) -> tuple[list[Node], list[Expr], list[Expr]]:

@@ -21,6 +21,7 @@ class GroupPlan:
         frames: (order of the elements, shape) of each index map; the first is the anchor's.
         span: positions of the first and the last member.
         attention: the parts of the attention, if the group is one.
+        merged: anchors of the groups that were merged into this one.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class GroupPlan:
     frames: list[tuple[object, Sequence[object]]] = field(default_factory=list)
     span: tuple[int, int] = (0, 0)
     attention: Attention | None = None
+    merged: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.frames.append(((), self.anchor.shape))

@@ -49,6 +49,7 @@ class _Merger:
             target, other = (group, into) if group.kind == "row" else (into, group)
             if target is group:
                 done[done.index(into)] = group
+            target.merged += [other.anchor, *other.merged]
             for node in other.nodes():
                 self.plan.homes.join(target, node)
                 self.plan.homes.leave(other, node)
@@ -86,19 +87,22 @@ class _Merger:
             ours, theirs = (show_shape(plan.domain(g)) for g in (a, b))
             return f"iteration spaces {ours} and {theirs} are not proved equal"
         if a.kind == b.kind == "row" and reduced_axes(a.anchor) != reduced_axes(b.anchor):
-            return "they reduce different axes"
+            first, second = (list(reduced_axes(g.anchor)) for g in (b, a))
+            return f"they reduce different axes: {first} and {second}"
         if len(a.members) + len(b.members) > MAX_GROUP_NODES:
-            return "the group would be too large"
+            count = len(a.members) + len(b.members)
+            return f"one kernel would have {count} operators; the limit is {MAX_GROUP_NODES}"
         if not (self._reads_in_place(a, b) and self._reads_in_place(b, a)):
-            return "one reads the other at different positions"
+            return "one reads elements of the other's result that another iteration computes"
         if any(_moves_last(n) for g in (a, b) for n in g.members):
-            return "a transposed loop order would suit only one of them"
+            return "one transposes the last axis, so that one loop order suits only one of them"
         if _is_guarded(a) != _is_guarded(b):
-            return "only one of them can be vectorized"
-        if self._streams(a, b) > (RELATED_STREAMS if related else STREAMS):
-            return "one loop would access too many tensors"
-        if plan.on_cycle({**a.members, **b.members}.keys()):
-            return "a kernel between them reads one and feeds the other"
+            return "one of them loads conditionally and cannot be vectorized; the other can"
+        most = RELATED_STREAMS if related else STREAMS
+        if (count := self._streams(a, b)) > most:
+            return f"one loop would access {count} tensors; the limit is {most}"
+        if between := plan.on_cycle({**a.members, **b.members}.keys()):
+            return f"{between.label}, in another kernel, reads one and feeds the other"
         return None
 
     def _reads_in_place(self, reader: GroupPlan, source: GroupPlan) -> bool:

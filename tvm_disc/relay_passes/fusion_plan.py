@@ -209,13 +209,13 @@ class _Planner(Relations):
             return None
         if node.op == "relax.permute_dims":
             if not self._keeps_last(node):
-                return "a transpose of the last axis would make the tile's stores strided"
+                return "it transposes the last axis, so the kernel's stores would be strided"
             order = ("permute", frame, permutation(node))
             group.frame[node] = self._frame(group, order, node.shape)
             return None
         if node.op == PACK:
             if group.kind != "attention":
-                return "only an attention computes the rows of one item at a time"
+                return "only an attention kernel can store the rows of a ragged batch item by item"
             group.frame[node] = self._frame(group, ("pack", frame), node.shape)
             return None
         if node.op == "relax.strided_slice":
@@ -223,15 +223,15 @@ class _Planner(Relations):
         if node.cls is not OpClass.ELEMWISE:
             return f"{kind_of(node)} cannot be fused as an epilogue: it is not element-wise"
         if self._widened_elsewhere(group, node):
-            return "kernels that read its operand, which is stored in bytes, compute it"
+            return "the kernels that read its operand, which is stored in bytes, convert the bytes"
         if len({group.frame[x] for x in inside}) != 1:
-            return "its operands have different index maps"
+            return "its operands order their elements differently"
         if not all(self.same_shape(x, node) for x in inside):
-            return "it would broadcast the tile"
-        if self.makes_cycle(group, node):
+            return f"it broadcasts the kernel's result to the shape {show_shape(node.shape)}"
+        if between := self.cycle_with(group, node):
             return (
-                "fusing would create a cycle: another operand is computed by a kernel that reads "
-                "this group"
+                f"fusing would create a cycle: {between.label} reads a result of this kernel, and "
+                f"another operand of {kind_of(node)} depends on {kind_of(between)}"
             )
         group.frame[node] = frame
         return None
@@ -281,7 +281,7 @@ class _Planner(Relations):
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
             return "a slice is fused into its readers instead"
         if whole.is_output or not all(column_range(u) for u in whole.users):
-            return "the whole product is also read"
+            return "another operator reads the whole product, not a slice of columns"
         if not any(is_stored(u) for u in whole.users):
             return "the slices are fused into their readers instead"
         order = ("part", frame, column_range(node))
@@ -333,7 +333,7 @@ class _Planner(Relations):
         self, group: GroupPlan, node: Node, domain: Sequence[Expr], axes: Sequence[int]
     ) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:
-            return "the group has the maximum number of operators"
+            return f"the kernel already has {MAX_GROUP_NODES} operators, which is the limit"
         if node.cls is OpClass.REDUCE:
             if node.op not in ROW_REDUCTIONS:
                 return f"{kind_of(node)} is not a reduction that row kernels compute"
@@ -342,21 +342,23 @@ class _Planner(Relations):
                 other = show_shape(domain)
                 return f"it reduces shape {show_shape(shape)}, not proved equal to {other}"
             if found != list(axes):
-                return f"it reduces the axes {found}, the rows reduce {list(axes)}"
+                return f"it reduces the axes {found}; this kernel reduces {list(axes)}"
         elif node.cls is OpClass.ELEMWISE:
             if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
-                return "its shape is not proved equal to the row's"
+                rows, own = show_shape(domain), show_shape(node.shape)
+                return f"its shape {own} is not proved equal to the shape {rows} of the rows"
             if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
-                return "it reads a value of another row"
+                return "an iteration would read values of other rows, which are not computed yet"
         elif node.cls is OpClass.VIEW:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
-                return "its result is not one value per row"
+                own = show_shape(node.shape)
+                return f"a row kernel views one value per row only; the view has the shape {own}"
         else:
-            return f"{kind_of(node)} is not row-wise"
+            return f"{kind_of(node)} is neither element-wise nor a reduction along the rows"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
-            return "it is a view that changes the rows"
-        if self.makes_cycle(group, node):
-            return "it depends on this group through another kernel"
+            return "it views values that are not one per row"
+        if between := self.cycle_with(group, node):
+            return f"fusing would create a cycle through {between.label}, in another kernel"
         return None
 
     def _is_row_value(self, node: Node, domain: Sequence[Expr], axes: Sequence[int]) -> bool:
@@ -426,7 +428,8 @@ class _Planner(Relations):
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
         if len(homes) > 1 and not (again or widened_from(node) or self._is_expanded(node, homes)):
-            self.refused.append(WhyNot(node.label, f"{len(homes)} kernels read it"))
+            stored = f"{len(homes)} kernels read it, so it is stored"
+            self.refused.append(WhyNot(node.label, stored))
             return False
         for group in homes:
             reason = self._inline_reason(group, node)
@@ -443,15 +446,15 @@ class _Planner(Relations):
 
     def _inline_reason(self, group: GroupPlan, node: Node) -> str | None:
         if len(group.members) >= MAX_GROUP_NODES:
-            return "the group has the maximum number of operators"
+            return f"the kernel already has {MAX_GROUP_NODES} operators, which is the limit"
         if group.kind == "opaque":
-            return "its reader is compiled as a separate kernel"
+            return f"{kind_of(group.anchor)} reads its operands from memory"
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind == "dot" and _expands(node) and group.anchor.inputs[1] is node:
             return None
         tiled = group.kind in ("dot", "conv") and not movement
         if tiled and (widened_from(node) is None or self._is_operand(group, node)):
-            return "only index maps can be fused into the loads of a tile"
+            return "while a tile is loaded, elements can be reordered or sliced, but not computed"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
         if group.kind == "conv" and node.cls is not OpClass.VIEW and self._is_operand(group, node):
@@ -466,7 +469,7 @@ class _Planner(Relations):
             return None
         guard = next((u for u in node.users if u in group and u.op in GUARDED), None)
         if guard is not None:
-            return f"in a branch of {kind_of(guard)} it could not be vectorized"
+            return f"inside the condition of {kind_of(guard)} it could not be vectorized"
         return "a broadcast would recompute it for every element"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:

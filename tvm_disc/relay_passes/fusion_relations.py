@@ -65,12 +65,14 @@ class Relations:
         """Return whether two nodes provably have the same shape."""
         return self.equal(a.shape, b.shape)
 
-    def makes_cycle(self, group: GroupPlan, node: Node) -> bool:
-        """Return whether adding ``node`` to the group would make the graph of kernels cyclic."""
+    def cycle_with(self, group: GroupPlan, node: Node) -> Node | None:
+        """Return a node of an external kernel that would both read the group with ``node`` and
+        feed it, or None.
+        """
         return self.on_cycle(set(group.members) | {node})
 
-    def on_cycle(self, joint: Collection[Node]) -> bool:
-        """Return whether ``joint``, as one kernel, would be part of a cycle of kernels.
+    def on_cycle(self, joint: Collection[Node]) -> Node | None:
+        """Return a node that reads ``joint``, in a kernel outside that would also feed it, or None.
 
         The backward walk continues from every node of a kernel that it reaches. It may therefore
         stop only before the first node of every kernel that has a node after the start of
@@ -94,9 +96,9 @@ class Relations:
                     if x in fellows:
                         continue
                     if x in joint:
-                        return True
+                        return f
                     work.append(x)
-        return False
+        return None
 
 
 # Operators whose operands are loaded conditionally, which prevents vectorization.

@@ -313,7 +313,7 @@ class Emitter:
         return (self.operator or "v").replace(".", "_")
 
     def _span(self) -> Any:
-        if self.span is None or self.span.implied:
+        if self.span is None:
             return None
         source = tvm.ir.SourceName(self.span.source)
         line, column = self.span.line, self.span.column
