@@ -184,8 +184,8 @@ LONG = np.zeros((1, 65), "int64")
     ("ids", "mask", "message"),
     [
         (LONG, LONG, r"input 'ids' axis 1 \(ids_1\) must be at most 64; found ids: int64\[1, 65\]"),
-        (IDS, IDS[:, :4], r"must equal input 'mask' axis 1 \(mask_1\), or one of them be 1"),
-        (IDS, IDS[:, :0], r"must equal input 'mask' axis 1 \(mask_1\), or one of them be 1"),
+        (IDS, IDS[:, :4], r"must equal input 'mask' axis 1 \(mask_1\), or one of them must be 1"),
+        (IDS, IDS[:, :0], r"must equal input 'mask' axis 1 \(mask_1\), or one of them must be 1"),
     ],
 )
 def test_shapes_that_do_not_fit(ids: np.ndarray, mask: np.ndarray, message: str) -> None:

@@ -57,7 +57,7 @@ def test_channels_last(gpu: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize(
     ("size", "why"),
-    [(40, "pixels of a line do not fit the registers"), (3, None)],
+    [(40, "pixels of a row in registers"), (3, None)],
 )
 def test_windows_that_are_too_wide(gpu: ctypes.CDLL, size: int, why: str | None) -> None:
     x = rows("n", 2, "h", "w")

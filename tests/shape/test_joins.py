@@ -166,7 +166,7 @@ def test_dims_that_cannot_be_joined_are_refused_by_name() -> None:
     xs = [np.zeros((5, 4), "float32") for _ in range(count - 1)]
     message = (
         rf"the broadcast of input 'x0' axis 0 \(\w+\) and {count - 2} other dims \(\w+\) must "
-        rf"equal input 'x{count - 1}' axis 0 \(\w+\), or one of them be 1"
+        rf"equal input 'x{count - 1}' axis 0 \(\w+\), or one of them must be 1"
     )
     with pytest.raises(GuardFailed, match=message):
         exe(*xs, np.zeros((6, 4), "float32"))

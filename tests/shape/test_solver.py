@@ -196,7 +196,7 @@ def test_why_is_minimal() -> None:
         ("n", 5, [], "5", "must equal 5 or be 1"),
         ("n", "m", ["n >= 2", "m >= 2"], "n", "must equal"),
         ("n", "m", ["n == m"], "n", None),
-        ("n", "m", [], "Select(n == 1, m, n)", "or one of them be 1"),
+        ("n", "m", [], "Select(n == 1, m, n)", "or one of them must be 1"),
     ],
 )
 def test_broadcast(a: Any, b: Any, facts: list[str], result: str, guard: str | None) -> None:

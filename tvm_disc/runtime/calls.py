@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.abi.formula import evaluate
+from tvm_disc.support.notation import plain_formula
 
 Call: TypeAlias = Mapping[str, Any]
 
@@ -45,17 +46,16 @@ def table(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[str]:
     The calls of each function on boxed values follow the function's name.
     """
     head = ["#", "kernel", "kind", "reads", "bytes moved"]
+    formulas = [plain_formula(call["bytes"]) for call in calls]
     rows = [
         [
             str(k),
             call["kernel"],
             call["kind"],
             ", ".join(f"#{r}" if isinstance(r, int) else r for r in dict.fromkeys(call["reads"])),
-            call["bytes"]
-            if dims is None
-            else f"{readable(moved_bytes(call, dims))} = {call['bytes']}",
+            formula if dims is None else f"{readable(moved_bytes(call, dims))} = {formula}",
         ]
-        for k, call in enumerate(calls)
+        for k, (call, formula) in enumerate(zip(calls, formulas, strict=True))
     ]
     widths = [max(len(row[c]) for row in [head, *rows]) for c in range(4)]
     lines, function = [], ""

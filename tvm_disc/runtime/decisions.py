@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tvm_disc.runtime.summary import number_of
+from tvm_disc.support.notation import plain_formula
 
-LONG = 32  # a table replaces formulas of more characters by a letter
+LONG = 24  # characters of a size formula above which a table shows a letter for it
 Tree: TypeAlias = Mapping[str, Any]
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -76,7 +77,7 @@ def _rows(tree: Tree, bounds: Mapping[str, Bounds]) -> Iterator[Decision]:
     if "if" not in tree:
         yield Decision(bounds, variant_text(tree))
         return
-    formula, at = str(tree["if"]), tree.get("below")
+    formula, at = plain_formula(str(tree["if"])), tree.get("below")
     low, high = bounds.get(formula, (None, None))
     yield from _rows(tree["then"], {**bounds, formula: (low, at)})
     yield from _rows(tree["else"], {**bounds, formula: (at, high)})
@@ -106,7 +107,7 @@ def variant_text(leaf: Tree) -> str:
     knobs = ", ".join(f"{k}={v}" for k, v in run.get("knobs", {}).items())
     parts = run.get("parts")
     on = "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
-    return f"{run.get('family', '')}({knobs}){on}"
+    return f"{run.get('family', '')}{f'({knobs})' if knobs else ''}{on}"
 
 
 __all__ = ["Decision", "chosen", "decisions", "letters", "variant_text"]

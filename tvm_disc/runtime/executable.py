@@ -517,7 +517,7 @@ class Executable:
             shapes: input shapes for which to compute the memory needed and the bytes moved.
             picture: a file (.svg, .png or .pdf) for a graph of the kernel calls.
             dims: sizes by names of dims, instead of shapes.
-            full: do not shorten long formulas.
+            full: do not shorten long lines; print the formula of the workspace.
 
         Raises:
             BadInput: a shape or a dim does not fit, or the picture's suffix is unknown.
@@ -527,7 +527,7 @@ class Executable:
         if picture is not None:
             path = file_path("picture", picture)
             _draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
-        lines: list[str] = _explanation(self._manifest, self._code.lines(), sizes)
+        lines: list[str] = _explanation(self._manifest, self._code.lines(), sizes, full)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines if full else _shortened(lines))

@@ -14,16 +14,27 @@ from tvm_disc.support.late import Late
 decisions = Late("tvm_disc.runtime.decisions:decisions")
 letters = Late("tvm_disc.runtime.decisions:letters")
 
-WIDEST = 60  # characters of the column of sizes; a longer condition is placed on a separate line
+WISHES = "constraints that would simplify the program"
+WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
 HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
-    "facts": "facts: what the compiler knows about the dims",
-    "guards": "guards: conditions that every call checks",
+    "facts": "facts: what the compiler knows about the dims, besides bounds and guards",
+    "guards": "guards: conditions that every call checks; x.1 is the size of axis 1 of input x",
 }
+KERNELS = (
+    "kernels: the operators, the template and the variants of each",
+    "  A variant is a template with parameters and a number of threads (serial: one thread).",
+    "  A call runs the variant of the first row whose condition holds for its sizes.",
+    "  (a), (b): abbreviations of long formulas. a // b: quotient rounded down; ceil(a / b):",
+    "  quotient rounded up; a % b: remainder.",
+)
 
 
 def explanation(
-    manifest: Manifest, levels: Sequence[str], dims: Mapping[str, int] | None
+    manifest: Manifest,
+    levels: Sequence[str],
+    dims: Mapping[str, int] | None,
+    full: bool = False,
 ) -> list[str]:
     """Return the lines of ``Executable.explain``: summary, kernels, calls, shape facts, refused
     fusions.
@@ -31,6 +42,7 @@ def explanation(
     Args:
         levels: lines about the program's processor levels.
         dims: sizes for which to compute the bytes moved.
+        full: print the formula of the workspace.
     """
     kernels, launches = manifest["kernels"], manifest["launches"]
     counts: Counter[str] = Counter(launches)
@@ -39,7 +51,7 @@ def explanation(
     lines += _versions(manifest)
     if manifest.get("device_notes"):
         lines += ["on the device", *(f"  {note}" for note in manifest["device_notes"]), ""]
-    lines += ["kernels, each with its operators and the variant that it selects by size"]
+    lines += KERNELS
     for k in kernels:
         lines.append(f"  {k['name']} ({k['kind']}, {_called(counts[k['name']])})")
         lines += textwrap.wrap(
@@ -54,10 +66,13 @@ def explanation(
         lines += [_donated(*entry) for entry in manifest["donated"]]
     lines += ["", "kernel calls in order (#2: the result of call 2)"]
     lines += table(manifest["calls"], dims)
-    lines += ["", f"workspace in bytes: {manifest['workspace_bytes']}"]
+    if full:
+        text = manifest["workspace_bytes"]
+        rounds = "; align(x) is x rounded up to a multiple of 64" if "align(" in text else ""
+        lines += ["", f"workspace in bytes, as a formula{rounds}", f"  {text}"]
     lines += ["", *_shapes(manifest["shapes"])]
     if manifest["premises"]:
-        lines += ["", "general version", *_shapes(manifest["general"]["shapes"])]
+        lines += ["", "general version", *_shapes(manifest["general"]["shapes"], wishes=False)]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
 
@@ -74,9 +89,19 @@ def _called(times: int) -> str:
     return counted(times, "call") if times else "called by the general version only"
 
 
-def _shapes(text: str) -> list[str]:
-    """Return the lines of the description of shapes, with a heading for each section."""
-    return [HEADINGS.get(line, line) for line in text.splitlines()]
+def _shapes(text: str, wishes: bool = True) -> list[str]:
+    """Return the description of shapes, with headings that say what follows.
+
+    Args:
+        wishes: whether to list constraints that would simplify the program. A special version
+            assumes them.
+    """
+    found, shown = [], True
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            shown = wishes or line != WISHES
+        found += [HEADINGS.get(line, line)] if shown else []
+    return found
 
 
 def _notes(kernel: Manifest) -> list[str]:

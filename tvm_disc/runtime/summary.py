@@ -215,13 +215,14 @@ def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
     if not found or manifest.get("device"):
         return []
     files = " and ".join(found["constants"])
-    model = f"the cost constants of {files}" if files else "default cost constants"
+    model = f"the constants of {files}" if files else "default constants"
     if "times" not in found:
-        return [("variants", [f"Selected by {model}; no tuned records were given."])]
+        given = f"The conditions are from a cost model with {model}; no tuned records were given."
+        return [("variants", [f"A call selects a variant of each kernel by its sizes. {given}"])]
     measured, count = found["measured"], len(manifest["kernels"])
-    lines = [f"Tuned records apply to {measured} of {counted(count, 'kernel')}."]
+    lines = [f"Selected by tuned records for {measured} of {counted(count, 'kernel')}."]
     if measured < count:
-        lines.append(f"Variants of the other kernels are selected by {model}.")
+        lines.append(f"The other kernels use a cost model, with {model}.")
     if found["others"] == 1:
         lines.append("1 record of the file was measured on another processor, target or version.")
     elif found["others"]:
@@ -244,7 +245,7 @@ def workspace(manifest: Manifest, dims: Mapping[str, int] | None) -> str:
     size = f"{readable(number_of(manifest['workspace_bytes'], sizes))} of temporary memory"
     if not named:
         return size
-    others = "; pass dims={...} for other sizes" if dims is None else ""
+    others = " (assumed; pass dims={...} for other sizes)" if dims is None else ""
     return f"{size} for {', '.join(f'{n}={v}' for n, v in named.items())}{others}"
 
 
@@ -258,6 +259,6 @@ def shortened(lines: Sequence[str]) -> list[str]:
     if cut:
         found += [
             "",
-            "long formulas were shortened; explain(full=True) or --full prints them completely",
+            "long lines were shortened; explain(full=True) or --full prints them completely",
         ]
     return found

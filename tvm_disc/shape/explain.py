@@ -7,6 +7,7 @@ request only.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from tvm_disc.typing import Expr
 
 from .assume import assume
 from .facts import Fact, Guard, Wish, connected
-from .printing import show
+from .printing import plain, show
 from .prove import prove
 from .state import Contradiction, State
 from .terms import Atom, Cond
@@ -111,25 +112,17 @@ def reasons(
     return [str(f) for f in needed] + [f"by {law}" for law in st.hits]
 
 
-def operations(expr: object) -> int:
-    """Return the number of comparisons and arithmetic operations in an expression."""
-    parts = [getattr(expr, name) for name in _PARTS if hasattr(expr, name)]
-    return bool(parts) + sum(operations(part) for part in parts)
+def line_of(guard: Guard) -> str:
+    """Return a guard's condition, and the operator or constraint that requires it."""
+    kind, _, text = guard.context.partition(" ")
+    if kind == "constraint" and text[:1] in "'\"":
+        return f"{text[1:-1]}    [constraint]"
+    text = _SOURCES.sub("", str(guard))
+    return text if text.startswith(guard.context) else f"{text}    [{guard.context}]"
 
 
-# Fields that hold the operands of TVM expressions.
-_PARTS = ("a", "b", "condition", "true_value", "false_value")
-
-
-def cost_of(guard: Guard) -> str:
-    """Return the context of a guard, its cost per call, and the fact that holds after the check.
-
-    The context is left out if the message of the guard starts with it.
-    """
-    count = operations(guard.cond)
-    unit = "operation" if count == 1 else "operations"
-    context = "" if str(guard).startswith(guard.context) else f"required by {guard.context}; "
-    return f"{context}{count} {unit} per call; afterwards {show(guard.cond)}"
+# The table of symbols says this of each symbol: "(n: input 'x' axis 0, m: input 'y' axis 0)".
+_SOURCES = re.compile(r" \((?:\w+: input '[^']*' axis \d+(?:, )?)+\)")
 
 
 def describe(solver: Described) -> str:
@@ -143,10 +136,11 @@ def describe(solver: Described) -> str:
         top = "inf)" if hi is None else f"{hi}]"
         lines.append(f"  {str(var.name) + same:<24} {f'[{lo}, {top}':<14} {source}".rstrip())
     lines.append("facts")
-    lines.extend(f"  {row}" for row in solver.facts() or ("none",))
+    facts = [f for f in solver.facts() if not f.reason.startswith("guard of ")]
+    lines.extend(f"  {plain(f.text)}    [{f.reason}]" for f in facts)
+    lines += [] if facts else ["  none"]
     lines.append("guards")
-    for guard in solver.guards:
-        lines += [f"  {guard}", f"      {cost_of(guard)}"]
+    lines.extend(f"  {line_of(guard)}" for guard in solver.guards)
     lines += [] if solver.guards else ["  none"]
     if solver.unchecked:
         lines += ["conditions that are not checked", *(f"  {text}" for text in solver.unchecked)]

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from keyword import iskeyword
 
+from tvm_disc.support.notation import plain_formula
 from tvm_disc.typing import Expr
 
 # Reserved: printed formulas use these names for intermediate values.
@@ -21,9 +22,14 @@ def show(e: object) -> str:
     return _CONSTANT.sub(r"\1", str(e)).replace("T.", "")
 
 
+def plain(text: str) -> str:
+    """Return the text of a dim or condition for a message, with ``a if c else b``."""
+    return plain_formula(text) if "Select(" in text else text
+
+
 def show_shape(shape: Sequence[Expr]) -> str:
     """Return the text of a shape."""
-    return f"({', '.join(show(d) for d in shape)})"
+    return f"({', '.join(plain(show(d)) for d in shape)})"
 
 
 def legible(name: str) -> str:

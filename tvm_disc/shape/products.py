@@ -157,7 +157,7 @@ def broadcast(solver: Questions, a: Any, b: Expr, context: str) -> Any:
         solver.require(tirx.Or(tirx.EQ(other, kept), tirx.EQ(other, _one())), context, message)
         return solver.simplify(kept)
     fits = tirx.Or(tirx.Or(tirx.EQ(a, b), tirx.EQ(a, _one())), tirx.EQ(b, _one()))
-    solver.require(fits, context, f"{must}, or one of them be 1")
+    solver.require(fits, context, f"{must}, or one of them must be 1")
     for kept, other in ((a, b), (b, a)):
         # If the kept dim is 1, the other is 1 too, so broadcasting does not change it.
         if solver.known(tirx.Or(tirx.NE(kept, _one()), tirx.EQ(other, kept))):

@@ -30,7 +30,7 @@ from .convert import Converter
 from .explain import conflict, describe, reasons
 from .facts import Fact, Guard, StatedCond, Wish, kind_of
 from .normal import norm, norm_cond
-from .printing import legible, show, show_shape
+from .printing import legible, plain, show, show_shape
 from .products import Joins, broadcast, group_dims
 from .prove import prove, prove_divides
 from .scopes import FactStore
@@ -561,7 +561,8 @@ class Solver:
             for a in sorted(p.syms)
             if self._sources.get(a)
         ]
-        return f"{show(e)} ({', '.join(known)})" if known else show(e)
+        text = plain(show(e))
+        return f"{text} ({', '.join(known)})" if known else text
 
     def _words(self, c: Cond, text: str) -> str:
         known = [
@@ -569,7 +570,7 @@ class Solver:
             for a in sorted(c.syms)
             if self._sources.get(a)
         ]
-        return f"{text} must hold" + (f" ({', '.join(known)})" if known else "")
+        return f"{plain(text)} must hold" + (f" ({', '.join(known)})" if known else "")
 
     @property
     def law_hits(self) -> dict[str, int]:

@@ -57,7 +57,13 @@ def test_computed_operands(gpu: ctypes.CDLL) -> None:
     [
         (("float32", "float32"), "float32", False, "cuda", "Options(tf32=True) allows them"),
         (("int8", "int8"), "int32", True, "cuda", "operands are int8"),
-        (("float16", "float16"), "float16", True, "cuda -arch=sm_75", "older than sm_80"),
+        (
+            ("float16", "float16"),
+            "float16",
+            True,
+            "cuda -arch=sm_75",
+            "they require sm_80 or newer",
+        ),
         (("float64", "float64"), "float64", True, "cuda", "operands are float64"),
     ],
 )

@@ -290,4 +290,4 @@ def test_two_sizes_of_one_that_differ_are_refused() -> None:
 
 def test_explain_names_the_guard() -> None:
     exe = tvm_disc.build(exported(Applies(unused), (torch.randn(4, 3),)))
-    assert "for 1 the module is the same program" in exe.explain()
+    assert "if the size is 1, the module computes the same program" in exe.explain()

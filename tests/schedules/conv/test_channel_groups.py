@@ -216,12 +216,12 @@ def test_packed_weights() -> None:
 
 
 REFUSED = {
-    "a window of one tap is a matrix product": ((8, 16, 1, 1, 0, 1, 1), "float32"),
-    "with several input channels, integers are computed as a matrix product": (
+    "pixel gemm serves a 1x1 window without groups": ((8, 16, 1, 1, 0, 1, 1), "float32"),
+    "pixel gemm serves integers without groups": (
         (8, 16, 3, 1, 1, 1, 1),
         "int8",
     ),
-    "6 groups of 2 channels leave most of a vector empty": ((6, 12, 3, 1, 1, 6, 1), "float32"),
+    "6 groups of 2 channels fill less than half of a vector": ((6, 12, 3, 1, 1, 6, 1), "float32"),
 }
 
 

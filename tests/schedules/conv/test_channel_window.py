@@ -325,7 +325,7 @@ def refusal(exe: Any) -> str:
 
 def check_refused(text: str, body: Any, *shapes: Any, dtypes: tuple[str, ...] = ()) -> Any:
     exe = tvm_disc.build(module(shapes, body, dtypes))
-    assert refusal(exe) == f"channel window not used: {text}"
+    assert refusal(exe).startswith("channel window not used: ") and text in refusal(exe)
     return exe
 
 
@@ -334,13 +334,15 @@ IMAGE = ("n", "h", "w", 6)
 
 def test_refuses_channels_that_are_not_last() -> None:
     pool = lambda bb, s, x: bb.emit(relax.op.nn.max_pool2d(x, (3, 3)))  # noqa: E731
-    check_refused("columns are contiguous in memory", pool, ("n", 6, "h", "w"))
+    check_refused(
+        "it requires the channels last: the layout is like NCHW", pool, ("n", 6, "h", "w")
+    )
 
 
 def test_refuses_weights_known_at_run_time_only() -> None:
     conv = lambda bb, s, x, w: bb.emit(relax.op.nn.conv2d(  # noqa: E731
         x, w, groups=6, data_layout="NHWC", kernel_layout="OIHW"))  # fmt: skip
-    exe = check_refused("the weights are not constant", conv, IMAGE, (6, 1, 3, 3))
+    exe = check_refused("it requires constant weights", conv, IMAGE, (6, 1, 3, 3))
     x, w = draw((1, 5, 6, 6)), draw((6, 1, 3, 3))
     expected = np.einsum("tnhwc,ct->nhwc", taps(x, (3, 3), 1, (0,) * 4, 1, 0.0), w.reshape(6, -1))
     np.testing.assert_allclose(exe(x, w), expected, rtol=1e-4, atol=1e-4)
@@ -348,7 +350,7 @@ def test_refuses_weights_known_at_run_time_only() -> None:
 
 def test_refuses_windows_too_wide() -> None:
     pool = lambda bb, s, x: bb.emit(relax.op.nn.max_pool2d(x, (1, 17), layout="NHWC"))  # noqa: E731
-    exe = check_refused("the window is too wide to unroll", pool, IMAGE)
+    exe = check_refused("it requires a window of at most", pool, IMAGE)
     x = draw((1, 2, 20, 6))
     np.testing.assert_array_equal(exe(x), taps(x, (1, 17), 1, (0,) * 4, 1, 0.0).max(0))
 
@@ -356,7 +358,7 @@ def test_refuses_windows_too_wide() -> None:
 def test_refuses_types_without_vectors() -> None:
     pool = lambda bb, s, x: bb.emit(relax.op.nn.max_pool2d(x, (2, 2), layout="NHWC"))  # noqa: E731
     check_refused(
-        "there are no vectors for sums of float16 in float16", pool, IMAGE, dtypes=("float16",)
+        "its types do not include sums of float16 in float16", pool, IMAGE, dtypes=("float16",)
     )
 
 
@@ -367,7 +369,7 @@ def test_refuses_an_epilogue_that_moves_elements() -> None:
         return bb.emit(relax.op.multiply(y, z))
 
     shapes = (("n", "h", 6, 6), ("n", 1))
-    exe = check_refused("the epilogue moves elements", body, *shapes)
+    exe = check_refused("this one reorders elements", body, *shapes)
     x, z = draw((2, 5, 6, 6)), draw((2, 1))
     expected = taps(x, (3, 3), 1, (0,) * 4, 1, 0.0).max(0).reshape(2, -1) * z
     np.testing.assert_allclose(exe(x, z), expected, rtol=1e-6)

@@ -89,7 +89,7 @@ def test_sums_of_int8_in_int8_take_another_template() -> None:
     w = relay.const(np.ones((4, 3, 3, 3), "int8"))
     y = relay.nn.conv2d(x, w, channels=4, kernel_size=(3, 3), out_dtype="int8")
     exe = tvm_disc.build(relay.Function([x], y))
-    assert "int8 x int8 -> int8 is not supported yet" in exe.explain()
+    assert "its types do not include int8 x int8 -> int8" in exe.explain()
     a = RNG.integers(-1, 2, (2, 3, 6, 9)).astype("int8")
     expected = conv(a, np.ones((4, 3, 3, 3)), 1, windows(a, 3, 1, 0, 1, 0.0))
     np.testing.assert_array_equal(exe(a), expected)
@@ -134,7 +134,7 @@ def test_pooling_to_a_single_column_takes_another_template() -> None:
     x = relay.var("x", shape=(relay.Any(), 3, relay.Any(), 2), dtype="float32")
     y = relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2))
     exe = tvm_disc.build(relay.Function([x], relay.nn.relu(y)))
-    assert "a row of outputs has one element" in exe.explain()
+    assert "it requires rows of several outputs" in exe.explain()
     for batch, height in ((1, 2), (0, 4), (2, 7), (5, 33), (1, 100)):
         a = data((batch, height, 2), 3)
         expected = np.maximum(windows(a, 2, 2, 0, 1, -np.inf).max(0), 0)

@@ -12,6 +12,7 @@ from tvm_disc.frontends.calls import op
 from tvm_disc.frontends.torch.conditions import (
     Keys,
     LayoutCondition,
+    Place,
     Recorded,
     constraint_of,
     printed,
@@ -168,7 +169,7 @@ class ExportedInputs:
         try:
             self.add(constraint_of(text, place))
         except LayoutCondition:
-            self.drop(text, "it concerns strides, and programs read contiguous tensors")
+            self.drop(text, "it concerns strides; inputs are read as contiguous tensors", place)
         except UnknownNumber:
             if text not in self.computed:
                 self.computed.append(text)
@@ -185,26 +186,38 @@ class ExportedInputs:
             foreign = [s for s in guard.expr.free_symbols if not self._reads(s)]
             if guard.code in stated:
                 continue
+            text = printed(guard.expr)
             if foreign:
-                reason = (
-                    f"it concerns {', '.join(map(str, foreign))}, which is not a size of an input"
-                )
-                self.drop(printed(guard.expr), reason)
+                symbols = ", ".join(map(str, foreign))
+                reason = f"no input has the size {symbols}, a symbol of PyTorch"
+                self.drop(text, reason, self.symbol_place)
             elif guard.tests_only_one or guard.tests_only_zero:
-                self.drop_layout(printed(guard.expr), guard.place)
+                self.drop_layout(text, guard.place, self.symbol_place)
             else:
                 self.know([guard.expr])
 
     def _reads(self, symbol: object) -> bool:
         return symbol in self.names or self.symbols.knows(symbol)
 
-    def drop_layout(self, text: str, place: str) -> None:
-        """Record that a condition is not checked, because it only affects PyTorch's strides."""
-        reason = f"PyTorch tests it for strides in {place}, which do not affect results here"
-        self.drop(" ".join(text.split()), reason)
+    def drop_layout(self, text: str, source: str, place: Place) -> None:
+        """Record a condition that PyTorch needs only for the strides of its own tensors."""
+        function = source.rpartition(" ")[2]
+        reason = f"{function} of PyTorch tests it for strides" if source else "it concerns strides"
+        self.drop(text, f"{reason}; results here do not depend on strides", place)
 
-    def drop(self, text: str, reason: str) -> None:
-        """Record a condition that is not checked; ``explain`` reports it."""
+    def drop(self, text: str, reason: str, place: Place) -> None:
+        """Record a condition that is not checked, for ``explain``, in the names of the inputs."""
+
+        def named(keys: Keys, axis: int | None) -> str:
+            try:
+                return place(keys, axis)
+            except UnknownNumber:
+                return str(keys[0])
+
+        try:
+            text = constraint_of(text, named).replace("+ -1 * ", "- ")
+        except (LayoutCondition, Unsupported):
+            text = " ".join(text.split())
         note = f"{text}    [{reason}]"
         if note not in self.dropped:
             self.dropped.append(note)

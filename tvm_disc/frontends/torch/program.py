@@ -231,11 +231,12 @@ class ExportedConversion:
         settled = {} if self.recorded.own is None else self.recorded.own.settled
         for text in self.recorded.texts:
             if text in settled:
-                inputs.drop(" ".join(text.split()), "for 1 the module is the same program")
+                reason = "if the size is 1, the module computes the same program"
+                inputs.drop(text, reason, partial(self._place, inputs))
                 if settled[text]:
                     inputs.require(settled[text], partial(self._place, inputs))
             elif text in of_layout:
-                inputs.drop_layout(text, of_layout[text].place)
+                inputs.drop_layout(text, of_layout[text].place, partial(self._place, inputs))
             else:
                 inputs.require(text, partial(self._place, inputs))
         inputs.know(self.walk.facts)

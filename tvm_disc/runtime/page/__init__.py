@@ -26,8 +26,11 @@ _FACTS = "<tr><th>fact</th><th>reason</th></tr>"
 _DIMS = "<tr><th>dim</th><th>bounds</th><th>source</th></tr>"
 HEADINGS = {  # section of the description of shapes -> its heading, and its table's header
     "symbols": ("Dims: their bounds, and where they come from", _DIMS),
-    "facts": ("Facts: what the compiler knows about the dims", _FACTS),
-    "guards": ("Guards: conditions that every call checks", ""),
+    "facts": ("Facts: what the compiler knows about the dims, besides bounds and guards", _FACTS),
+    "guards": (
+        "Guards: conditions that every call checks; x.1 is the size of axis 1 of input x",
+        "",
+    ),
 }
 COLUMNS = ("kernel", "share", "us", "quartiles", "calls", "GB/s", "GFLOP/s", "limit", "variant")
 SHORT = 110  # maximum characters of a call's operators while its section is closed

@@ -79,7 +79,9 @@ def ragged_attention(
     outermost = bool(lead) and cofactor(lead[0], (items,), solver) is not None
     heads = cofactor(product(lead), (items,), solver) if outermost else None
     if heads is None or ("queries" in sides and rows is None):
-        return WhyNot("attention", "its matrices are not ordered by items of the ragged batch")
+        return WhyNot(
+            "attention", "it requires matrices whose outer axis is the items of the ragged batch"
+        )
     queries, keys = sides.get("queries"), sides.get("keys")
     return RaggedAttention(queries, keys, m if rows is None else rows, heads)
 

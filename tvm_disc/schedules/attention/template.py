@@ -78,7 +78,11 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
-        return WhyNot("attention", "no softmax between two matmuls") if found is None else found
+        return (
+            WhyNot("attention", "it requires a softmax between two matmuls")
+            if found is None
+            else found
+        )
     ragged = ragged_attention(group, found, solver)
     if isinstance(ragged, WhyNot):
         return ragged

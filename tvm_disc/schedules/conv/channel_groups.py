@@ -115,16 +115,17 @@ class GroupCut:
         """
         masks = has_masks(vector_bytes, dtype)
         if math.prod(taps) == 1 and self.groups == 1:
-            return "a window of one tap is a matrix product"
+            return "pixel gemm serves a 1x1 window without groups"
         if self.groups == 1 and "float" not in dtype:
-            return "with several input channels, integers are computed as a matrix product"
+            return "pixel gemm serves integers without groups"
         if self.groups == 1 and vector_bytes < _WIDE_BYTES:
-            return "with short vectors the pixel gemm is as fast, and faster on small images"
+            return f"pixel gemm is faster with vectors of {vector_bytes} bytes and without groups"
         if self.members == 1 or 2 * self.together * self.outs < self.lanes:
-            return f"{self.groups} groups of {self.outs} channels leave most of a vector empty"
+            return f"{self.groups} groups of {self.outs} channels fill less than half of a vector"
         single = sum(r.filled * r.count for r in self.runs() if r.filled < self.lanes)
         if not masks and single * _MOST_SINGLE > self.groups * self.outs:
-            return f"groups of {self.outs} channels do not fill vectors, and there are no masks"
+            what = f"groups of {self.outs} channels do not fill vectors"
+            return f"{what}, and the processor has no masked vector operations"
         return None
 
     @property

@@ -90,7 +90,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         refused = cut.refusal(taps or [], spec.dtype, machine.lanes * 4)
     if refused or taps is None:
         return WhyNot(
-            "channel window", refused or "the size of the window is not known at compile time"
+            "channel window", refused or "it requires a constant window size: it is an input"
         )
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
@@ -132,18 +132,19 @@ _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 def _refusal(group: Group, node: Node, data: Node) -> str | None:
     taps = literal_taps(node)
     if not channels_last(node):
-        return "columns are contiguous in memory"
+        return "it requires the channels last: the layout is like NCHW"
     if node.weighted:
         weight = node.inputs[1]
         if None in (static_dim(d) for d in weight.shape[:2]):
-            return "the number of channels is not known at compile time"
+            return "it requires a constant number of channels: it is known at run time only"
         if weight not in group.constants:
-            return "the weights are not constant"
+            return "it requires constant weights: these are computed, or an input"
     if taps is None or taps[-1] > _MOST_TAPS:
-        return "the window is too wide to unroll"
+        width = "not constant" if taps is None else f"{taps[-1]} wide"
+        return f"it requires a window of at most {_MOST_TAPS} columns: the window is {width}"
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
-        return f"there are no vectors for sums of {data.dtype} in {sums}"
+        return f"its types do not include sums of {data.dtype} in {sums}"
     return outside_window(group, node, data)
 
 

@@ -22,6 +22,7 @@ from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show_shape
 from tvm_disc.tir.builder import i64
 
 
@@ -31,16 +32,17 @@ def _no_product(node: Node, last: bool) -> str | None:
     ``last`` is the required layout: whether channels are the last dim.
     """
     if not node.weighted:
-        return "a pooling window has no weights"
+        return "it requires a convolution: this is pooling, which has no weights"
     if channels_last(node) is not last:
-        return f"{'pixels' if last else 'channels'} are contiguous in memory"
+        wanted, found = ("last", "NCHW") if last else ("before the pixels", "NHWC")
+        return f"it requires the channels {wanted}: the layout is like {found}"
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
-        return "with one channel per group it is not a matrix product"
+        return "it requires several input channels per group: this is a depthwise convolution"
     if sums_of(data, weight, node) is None:
-        return f"{data.dtype} x {weight.dtype} -> {node.dtype} is not supported yet"
+        return f"its types do not include {data.dtype} x {weight.dtype} -> {node.dtype}"
     if any(static_dim(d) is None for d in weight.shape):
-        return "the size of the window is not known at compile time"
+        return f"it requires constant sizes of the weight: they are {show_shape(weight.shape)}"
     return None
 
 
@@ -123,7 +125,7 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     if refused is not None:
         return WhyNot("pixel gemm", refused)
     if any(static_dim(d) == 0 for d in node.inputs[1].shape):
-        return WhyNot("pixel gemm", "the size of the window is not known at compile time")
+        return WhyNot("pixel gemm", "it requires weights with elements: a size is 0")
     view = PixelView(group, node, machine.isa.dots)
     window = geometry(node, len(view.taps))
     sizes = (view.run, view.channels, machine.lanes)

@@ -75,11 +75,11 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 
 def _refusal(node: Node) -> str | None:
     if channels_last(node):
-        return "channels are contiguous in memory"
+        return "it requires the channels before the pixels: the layout is like NHWC"
     if node.weighted:
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:
-            return "with several input channels per output it is a matrix product"
+            return f"it requires one input channel per output: there are {weight.shape[1]}"
     return None
 
 

@@ -66,26 +66,27 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     rank = len(node.shape) - 2
     taps = literal_taps(node)
     if channels_last(node):
-        return "channels are contiguous in memory"
+        return "it requires the channels before the pixels: the layout is like NHWC"
     if node.weighted:
-        if static_dim(node.inputs[1].shape[1]) != 1:
-            return "with several input channels per output it is a matrix product"
+        if static_dim(channels := node.inputs[1].shape[1]) != 1:
+            return f"it requires one input channel per output: there are {channels}"
     elif (
         "avg" in node.op
         and not node.attrs.get("count_include_pad")
         and (any(geometry(node, rank).padding) or node.attrs.get("ceil_mode"))
     ):
-        return "the average excludes the padding"
+        return "it requires averages that count the padding: this pooling excludes the padding"
     if taps is None or math.prod(taps) > _MOST_TAPS:
-        return "the window is too large to unroll"
-    if geometry(node, rank).strides[-1] > _MOST_STRIDE:
-        return "the stride of the last dim is above two"
+        size = "not constant" if taps is None else f"of {math.prod(taps)} elements"
+        return f"it requires a window of at most {_MOST_TAPS} elements: the window is {size}"
+    if (stride := geometry(node, rank).strides[-1]) > _MOST_STRIDE:
+        return f"it requires stride 1 or 2 on the last axis: stride is {stride}"
     if static_dim(node.shape[-1]) == 1:
-        return "a row of outputs has one element"
+        return "it requires rows of several outputs: the last axis has size 1"
     summed = node.weighted or "avg" in node.op
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
-        return f"there are no masked vectors of {data.dtype}"
+        return f"it requires masked vector loads: this processor has none for {data.dtype}"
     return outside_window(group, node)
 
 
@@ -96,9 +97,9 @@ def outside_window(group: Group, node: Node, data: Node | None = None) -> str | 
     first input.
     """
     if (data or node.inputs[0]) not in group.params:
-        return "the input is computed in the same kernel"
+        return "it requires an input that is stored: this kernel computes its input"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
-        return "the epilogue moves elements"
+        return "it requires an element-wise epilogue: this one reorders elements"
     return None
 
 

@@ -147,28 +147,35 @@ def _shape(node: Node) -> tuple[int, ...]:
 
 
 def _no_filter(node: Node) -> str | None:
-    """Return why minimal filtering cannot compute a window; None if it can."""
-    if not node.weighted or len(node.shape) != 4 or not channels_last(node):
-        return "not a channels-last convolution of images"
-    if _shape(node.inputs[1])[2:] != (TAPS, TAPS) or node.attrs["groups"] != 1:
-        return "the window is not a dense 3x3 window"
+    """Return why a window has no minimal filter; None if it has one."""
+    if not node.weighted:
+        return "Winograd requires a convolution: this is pooling"
+    if len(node.shape) != 4 or not channels_last(node):
+        return "Winograd requires a 2-d convolution with the channels last, as in NHWC"
+    window, groups = _shape(node.inputs[1])[2:], int(node.attrs["groups"])
+    if window != (TAPS, TAPS):
+        return f"Winograd requires a 3x3 window: the window is {'x'.join(map(str, window))}"
+    if groups != 1:
+        return f"Winograd requires one group: there are {groups}"
     return None
 
 
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     """Return why minimal filtering is not used for a dense 3x3 window; None if it may be used."""
     if not machine.winograd:
-        return "disabled by the option winograd=0"
+        return "Options(winograd=0) disables it"
     (data, weight), geo = node.inputs, geometry(node, 2)
-    if set(geo.strides) != {1} or set(geo.dilation) != {1}:
-        return "the stride or the dilation is not 1"
+    for name, found in (("stride", geo.strides), ("dilation", geo.dilation)):
+        if set(found) != {1}:
+            return f"Winograd requires {name} 1: {name} is {'x'.join(map(str, found))}"
     if weight not in group.constants:
-        return "the weights are not constant"
+        return "Winograd requires constant weights: these are computed, or an input"
     if {data.dtype, weight.dtype, node.dtype} != {_DTYPE}:
-        return f"only float32 is supported, found {data.dtype} x {weight.dtype} -> {node.dtype}"
+        return f"Winograd requires float32: found {data.dtype} x {weight.dtype} -> {node.dtype}"
     outs, ins = _shape(weight)[:2]
     if min(outs, ins) < _FEWEST_CHANNELS or outs % machine.lanes or ins % machine.lanes:
-        return f"there are fewer than {_FEWEST_CHANNELS} channels, or they do not fill vectors"
+        need = f"at least {_FEWEST_CHANNELS} channels, in multiples of {machine.lanes}"
+        return f"Winograd requires {need}: there are {ins} of the input, {outs} of the result"
     return outside_window(group, node)
 
 

@@ -34,7 +34,7 @@ def plan_extremes(group: Group, solver: Solver, machine: Machine) -> list[Plan] 
     """Return plans with 1, 32 or 256 threads per element of the result."""
     node = group.anchor
     if node is None or node.op not in ARG_REDUCTIONS:
-        return WhyNot("extremes", "no positions are looked for")
+        return WhyNot("extremes", "it requires argmax or argmin")
     assert machine.device is not None
     count = product([node.inputs[0].shape[a] for a in reduced_axes(node)])
     tasks, most = product(node.shape), static_dim(count)

@@ -140,23 +140,30 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
     """Return a group's matmul in a form that the library supports, or the reason why not."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
-        return WhyNot(LIBRARY, "no matrix product")
+        return WhyNot(LIBRARY, "it requires a matrix product")
     dtypes = {x.dtype for x in node.inputs}
     if len(dtypes) > 1 or not dtypes <= set(TYPES) or min(len(x.shape) for x in node.inputs) < 2:
-        return WhyNot(LIBRARY, "cuBLASLt is used for matrices of one float type only")
+        return WhyNot(LIBRARY, "it requires two matrices of one float type")
     bias = _bias(group, node)
     if bias is None and (len(group.outputs) != 1 or not _rounds(group.outputs[0], node, group)):
-        return WhyNot(LIBRARY, "more than a product and a bias on its columns")
+        return WhyNot(LIBRARY, "it requires a product alone, or with a bias on its columns")
     if group.outputs[0].dtype not in ("float32", *dtypes):
-        return WhyNot(LIBRARY, f"the result is {group.outputs[0].dtype}")
+        return WhyNot(
+            LIBRARY,
+            f"it requires a float32 result or the operands' type: found {group.outputs[0].dtype}",
+        )
     view = rows_view(group, node)
     if len(view.batch) > 1:
-        return WhyNot(LIBRARY, "a batch of several dims")
+        return WhyNot(LIBRARY, "it requires at most one batch axis")
     first, second = (strides_of(group, solver, at) for at in operands_of(view))
     if first is None or second is None or not (is_one(second.stride) or is_one(second.k_stride)):
-        return WhyNot(LIBRARY, "an operand is not stored as a matrix")
+        return WhyNot(
+            LIBRARY, "it requires operands stored by rows or by columns: one has other strides"
+        )
     if not is_one(first.k_stride):
-        return WhyNot(LIBRARY, "the first operand is stored by columns")
+        return WhyNot(
+            LIBRARY, "it requires a first operand stored by rows: it is stored by columns"
+        )
     tf32 = machine.tf32 and dtypes == {"float32"}
     return LibraryProduct(group, view, (first, second), bias, tf32, machine.device)
 

@@ -31,7 +31,7 @@ def plan_compact_rows(group: Group, solver: Solver, machine: Machine) -> Plan | 
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "disc.compact":
-        return WhyNot("compact", f"{node.op} does not keep positions")
+        return WhyNot("compact", f"it requires disc.compact: found {node.op}")
     rows, shape = node.inputs[0].shape[0], node.inputs[0].shape
     notes = {"positions": "a block for each row"}
     grid = Grid(THREADS, shared=True)

@@ -39,10 +39,10 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
     """Return plans with tiles in shared memory, and contraction plans for small results."""
     node = group.anchor
     if node is None or node.cls is not OpClass.DOT:
-        return WhyNot("product", "no product to anchor on")
+        return WhyNot("product", "it requires a matrix product: the kernel has none")
     batch, m, n, k = matmul_dims(node)
     if min(len(x.shape) for x in node.inputs) < 2:
-        return WhyNot("product", "an operand is a vector")
+        return WhyNot("product", "it requires two matrices: an operand is a vector")
     plans = plan_contraction(group, solver, machine)
     assert isinstance(plans, list)
     fast = plan_tensor_cores(group, solver, machine)
@@ -62,10 +62,10 @@ def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Pla
     """
     node = group.anchor
     if node is None or not node.op.startswith("relax.nn.conv"):
-        return WhyNot("convolution", "the group has no convolution")
+        return WhyNot("convolution", "it requires a convolution: the kernel has none")
     weight, last = node.inputs[1], channels_last(node)
     if any(static_dim(d) in (None, 0) for d in weight.shape):
-        return WhyNot("convolution", "the weight's shape is not known")
+        return WhyNot("convolution", "it requires a weight of constant, nonzero sizes")
     plans = plan_contraction(group, solver, machine)
     if isinstance(plans, WhyNot):
         return plans

@@ -93,7 +93,7 @@ def plan_contraction(group: Group, solver: Solver, machine: Machine) -> list[Pla
     """Return plans with a thread per element, and for long sums with several threads or blocks."""
     anchor = group.anchor
     if anchor is None or anchor.op in ARG_REDUCTIONS:
-        return WhyNot("contraction", "positions of extremes are not added up")
+        return WhyNot("contraction", "it requires a sum: argmax and argmin return positions")
     made = _Contractions(group, anchor, solver, machine)
     most = static_dim(product(made.spec.extents))
     return [

@@ -49,7 +49,7 @@ def plan_scan(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     """Return plans with a thread, a block, or several blocks per row."""
     node = group.anchor or group.nodes[-1]
     if node.op not in SCANS:
-        return WhyNot("scan", f"{node.op} does not run along lines")
+        return WhyNot("scan", f"it requires a scan such as cumsum: found {node.op}")
     plain = plan_scatter(group, solver, machine)
     assert machine.device is not None and isinstance(plain, Plan)
     lines = _Lines(node)

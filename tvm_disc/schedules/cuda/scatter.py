@@ -31,7 +31,7 @@ def plan_updates(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
     """Return a plan with a kernel that copies the data and one that applies the updates."""
     node = group.anchor or group.nodes[-1]
     if node.op not in ("relax.scatter_elements", "relax.scatter_nd"):
-        return WhyNot("scatter", f"{node.op} does not scatter")
+        return WhyNot("scatter", f"it requires a scatter: found {node.op}")
     assert machine.device is not None
     data, indices, updates = node.inputs
     if node.op == "relax.scatter_elements":

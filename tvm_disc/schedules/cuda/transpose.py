@@ -47,7 +47,11 @@ def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | W
     assert machine.device is not None
     size = sum(bytes_of(m.dtype) for m in work.moves)
     if size * SIDE * (SIDE + 1) > machine.device.shared_bytes:
-        return WhyNot("transpose", "the tiles of all permutations do not fit shared memory")
+        return WhyNot(
+            "transpose",
+            f"its tiles require {size * SIDE * (SIDE + 1)} bytes of shared memory, which has "
+            f"{machine.device.shared_bytes}",
+        )
     plain = single_elements(group, solver, machine)
     elements = product(work.domain)
     a, b = _tiles(work)

@@ -66,12 +66,15 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     """Return contraction plans, and a plan with strips of pixels."""
     node = group.anchor
     if node is None or not _has_windows(node):
-        return WhyNot("window", "neither pooling nor a depthwise convolution")
+        return WhyNot("window", "it requires pooling or a depthwise convolution")
     if any(static_dim(t) is None for t in _taps(node)):
-        return WhyNot("window", "the window's size is not known")
+        return WhyNot("window", "it requires a constant window size")
     strips = _Strips(group, node, solver, machine)
     if strips.pixels > MOST_PIXELS:
-        return WhyNot("window", f"{strips.pixels} pixels of a line do not fit the registers")
+        return WhyNot(
+            "window",
+            f"it requires {strips.pixels} pixels of a row in registers: the limit is {MOST_PIXELS}",
+        )
     others = plan_contraction(group, solver, machine)
     assert isinstance(others, list)
     return [*others, strips.plan()]

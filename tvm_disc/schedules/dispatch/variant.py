@@ -230,7 +230,7 @@ class Plan:
     def label(self) -> str:
         """Return family and knobs for users, such as ``row(rows_at_once=16)``."""
         knobs = ", ".join(f"{k}={v}" for k, v in self.knobs.to_json().items())
-        return f"{self.family}({knobs})"
+        return f"{self.family}({knobs})" if knobs else self.family
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +332,12 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
         answers = [need.proved(solver) for need in plan.needs]
         false = [n.text for n, a in zip(plan.needs, answers, strict=True) if a is False]
         if false:
-            refused.append(WhyNot(plan.label, f"it requires that {' and '.join(false)}"))
+            refused.append(
+                WhyNot(
+                    plan.label,
+                    f"it requires that {' and '.join(false)}, which is false for every call",
+                )
+            )
             continue
         open_needs = tuple(n for n, a in zip(plan.needs, answers, strict=True) if a is None)
         kept.setdefault(plan.key, replace(plan, needs=open_needs))

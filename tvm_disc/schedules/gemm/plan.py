@@ -48,9 +48,9 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     assert node is not None
     a, b = node.inputs
     if len(a.shape) < 2 or len(b.shape) < 2:
-        return WhyNot("gemm", "an operand is a vector, not a matrix")
+        return WhyNot("gemm", "it requires two matrices: an operand is a vector")
     if sums_of(a, b, node) is None:
-        return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
+        return WhyNot("gemm", f"its types do not include {a.dtype} x {b.dtype} -> {node.dtype}")
     view = matmul_view(group, node, solver, machine.isa.dots)
     in_place, found = _in_place(group, view, solver, machine), _tiles(view, machine)
     plans = _plans_of_tiles(group, view, found, in_place, machine)

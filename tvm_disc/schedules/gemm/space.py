@@ -150,7 +150,7 @@ def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
     elif is_one(view.k_stride):
         all_rows, all_columns = tile.m_r * tile.m_blocks, tile.n_r * tile.n_panels
         one_task = Need(f"M <= {all_rows}", m <= all_rows)
-        fits = Need("a tile of inner products fits", fitting_tiles(m, n, tile.lanes))
+        fits = Need("M and N fill a tile of inner products", fitting_tiles(m, n, tile.lanes))
         found.append((Algorithm.INNER, (one_task, fits)))
         found.append((Algorithm.LINES, (Need(f"N <= {all_columns}", n <= all_columns),)))
     return found

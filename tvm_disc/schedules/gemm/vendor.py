@@ -42,17 +42,23 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     """Return a plan with one library call per batch item."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or group.outputs != [node]:
-        return WhyNot(FAMILY, "the group computes more than a matrix product")
+        return WhyNot(
+            FAMILY, "it requires a matrix product alone: this kernel fuses other operators"
+        )
     letter = _LETTERS.get(node.dtype)
     if letter is None or any(x.dtype != node.dtype or len(x.shape) < 2 for x in node.inputs):
-        return WhyNot(FAMILY, f"BLAS cannot compute this product of {node.dtype}")
+        return WhyNot(FAMILY, f"it requires matrices of one float type: the result is {node.dtype}")
     if node.inputs[1] in group.constants:
-        return WhyNot(FAMILY, "the constant weight is packed for the generated tiles")
+        return WhyNot(
+            FAMILY, "it requires an operand that is not packed: the constant weight is packed"
+        )
     view = matmul_view(group, node, solver)
     ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
-        return WhyNot(FAMILY, "an operand is not stored as a matrix")
+        return WhyNot(
+            FAMILY, "it requires operands stored by rows or by columns: one has other strides"
+        )
     batch, m, n, k = (i64(x) for x in view.sizes)
     cond: Expr = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
     for size in (m, n, k, *(leading(p) for p in places)):

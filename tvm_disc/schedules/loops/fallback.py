@@ -34,7 +34,9 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
     """Return a plan with one task per row of outputs (all dims but the last)."""
     anchor = group.anchor
     if anchor is None:
-        raise Unsupported(f"{group.name}: the group has no contraction")
+        raise Unsupported(
+            f"{group.name}: expected a reduction, product or window to loop over, found none"
+        )
     if anchor.op in ("relax.argmax", "relax.argmin"):
         return _plan_arg(group, anchor)
     spec = contraction(anchor)

@@ -43,7 +43,7 @@ def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
         return Plan(i64(1), i64(0), lambda body: _scatter_nd(body, node))
     if node.op in SCANS:
         return _scan(node)
-    return WhyNot("scatter", f"{node.op} is neither a scatter nor a scan")
+    return WhyNot("scatter", f"it requires a scatter or a scan: found {node.op}")
 
 
 def _scatter_elements(body: Body, node: Node) -> None:

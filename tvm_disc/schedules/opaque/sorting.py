@@ -32,7 +32,7 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """
     node = group.anchor or group.nodes[-1]
     if node.op not in ORDERS:
-        return WhyNot("sort", f"{node.op} is not a sort")
+        return WhyNot("sort", f"it requires a sort: found {node.op}")
     source = node.inputs[0]
     axis = int(node.attrs["axis"]) % len(source.shape)
     outer = [d for a, d in enumerate(source.shape) if a != axis]
@@ -200,7 +200,7 @@ def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":
-        return WhyNot("search", f"{node.op} is not a search")
+        return WhyNot("search", f"it requires bucketize: found {node.op}")
     values, bounds = node.inputs
     size = i64(bounds.shape[-1])
     lead = len(bounds.shape) - 1

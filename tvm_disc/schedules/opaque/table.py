@@ -51,5 +51,7 @@ def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
     return (
-        WhyNot("special", f"{node.op} is not a built-in operator") if plan is None else plan(node)
+        WhyNot("special", f"it requires an operator of its table: {node.op} is not in it")
+        if plan is None
+        else plan(node)
     )

@@ -34,21 +34,26 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     """Return a plan whose tasks are blocks of pixels."""
     *before, node = group.nodes
     if node.op != "relax.permute_dims" or group.outputs != [node]:
-        return WhyNot("interleave", "the group is not a single permutation")
+        return WhyNot("interleave", "it requires a kernel that permutes axes once, at its end")
     shape = node.inputs[0].shape
     if not all(n.cls is OpClass.ELEMWISE for n in before):
-        return WhyNot("interleave", "the permuted value is not element-wise")
+        return WhyNot("interleave", "it requires element-wise operators before the permutation")
     alike = all(solver.known_same_shape(n.shape, shape) for n in (*before, *group.params))
     if not alike or not are_vectorizable(before):
-        return WhyNot("interleave", "operands of the permuted value are broadcast")
+        return WhyNot(
+            "interleave",
+            "it requires operands of the shape of the permuted value: one is broadcast",
+        )
     axis = _moved(node)
     if axis is None:
-        return WhyNot("interleave", "the permutation does not move one axis to the end")
+        return WhyNot("interleave", "it requires a permutation that moves one axis to the end")
     count = static_dim(node.shape[-1])
     if count is None or not 2 <= count <= MOST:
-        return WhyNot("interleave", f"the axis is not known to have 2 to {MOST} elements")
+        return WhyNot(
+            "interleave", f"it requires a constant size of 2 to {MOST} of the axis that moves"
+        )
     if node.dtype not in _TYPES:
-        return WhyNot("interleave", f"there are no vector shuffles of {node.dtype}")
+        return WhyNot("interleave", f"it requires vector shuffles: there are none for {node.dtype}")
     items, pixels = product(node.shape[:axis]), product(node.shape[axis:-1])
     blocks = tirx.floordiv(i64(pixels) + (BLOCK - 1), i64(BLOCK))
 

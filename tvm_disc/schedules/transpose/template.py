@@ -55,18 +55,19 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     """Return the axes that a group moves, if all its permutations and outputs agree."""
     moves = [n for n in group.nodes if n.op == "relax.permute_dims" and _moves_last(n)]
     if not moves:
-        return WhyNot("transpose", "no permutation moves the last axis")
+        return WhyNot("transpose", "it requires a permutation that moves the last axis")
     runs = {_runs(n) for n in moves}
     domain = moves[0].shape
     same = [*moves, *group.outputs]
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
-        return WhyNot(
-            "transpose", "permutations and outputs differ in shape or in the axes that move"
-        )
+        return WhyNot("transpose", "it requires permutations of one shape and one order of axes")
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
-        return WhyNot("transpose", "the last axis of one side has size 1")
+        return WhyNot(
+            "transpose",
+            "it requires several elements on the last axis of both sides: one has size 1",
+        )
     if any(_below(m) & set(moves) for m in moves):
-        return WhyNot("transpose", "one permutation reads another")
+        return WhyNot("transpose", "it requires independent permutations: one reads another")
     return TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
 
 
@@ -90,15 +91,15 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     if any(solver.known_lt(s, FEWEST_LANES) for s in work.sides()):
         # Besides, LLVM takes minutes to compile tiles that it can prove to be nearly empty.
         return WhyNot(
-            "transpose", f"one side has fewer than {FEWEST_LANES} elements, which fill no tile"
+            "transpose", f"it requires at least {FEWEST_LANES} elements on both axes of a tile"
         )
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in work.moves):
-        return WhyNot("transpose", "there are no vector shuffles of this type")
+        return WhyNot("transpose", "it requires vector shuffles: there are none for this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
-        return WhyNot("transpose", "a value cannot be computed as a vector")
+        return WhyNot("transpose", "it requires operators that can be vectorized")
     if work.cost() > UNROLLED_COST:
         return WhyNot(
-            "transpose", "other operators are too expensive to repeat for every row of a tile"
+            "transpose", "its other operators cost too much to be recomputed per row of a tile"
         )
     elements = [
         replace(

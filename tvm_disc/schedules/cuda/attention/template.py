@@ -61,7 +61,11 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     assert group.anchor is not None and machine.device is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
-        return WhyNot("attention", "no softmax between two matmuls") if found is None else found
+        return (
+            WhyNot("attention", "it requires a softmax between two matmuls")
+            if found is None
+            else found
+        )
     core = Core(found, _view(group, found.scores), _view(group, found.result))
     return _Attentions(core, solver, machine).plans()
 

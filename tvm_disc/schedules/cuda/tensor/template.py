@@ -70,11 +70,18 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
     if not exact and not (dtypes == {"float32"} and machine.tf32):
         named = " and ".join(sorted(dtypes))
         also = "; Options(tf32=True) allows them" if dtypes == {"float32"} else ""
-        return WhyNot("tensor cores", f"operands are {named}{also}")
+        return WhyNot(
+            "tensor cores", f"they require float16 or bfloat16 operands: found {named}{also}"
+        )
     if not node.dtype.startswith(("float", "bfloat")) or node.dtype == "float64":
-        return WhyNot("tensor cores", f"the result is {node.dtype}")
+        return WhyNot(
+            "tensor cores", f"they require a result of float32 or narrower: it is {node.dtype}"
+        )
     if device.architectures[0] < ARCHITECTURE:
-        return WhyNot("tensor cores", f"sm_{device.architectures[0]} is older than sm_80")
+        return WhyNot(
+            "tensor cores",
+            f"they require sm_80 or newer: the device is sm_{device.architectures[0]}",
+        )
     plans = _TensorTiling(Plain(rows_view(group, node)), solver, machine)
     size = static_dim(plans.view.sizes[1])
     found = plans.plans([t for t in TILES if size is None or size > t.m // 4])
