@@ -79,7 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page")
     explain.add_argument("--profile", action="store_true", help="add measured times to the page")
-    explain.add_argument("--full", action="store_true", help="do not shorten long formulas")
+    explain.add_argument(
+        "--full",
+        action="store_true",
+        help="do not shorten long lines; print the formula of the workspace",
+    )
     explain.set_defaults(command=_explain)
 
     profile = commands.add_parser("profile", help="time the kernels of a call")
@@ -183,7 +187,9 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     group.add_argument("--threads", type=int, metavar="N", help="threads to compile for")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
     group.add_argument(
-        "--no-versions", action="store_true", help="compile only the general version"
+        "--no-versions",
+        action="store_true",
+        help="compile only the general version, not another for equal dims",
     )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
     group.add_argument(
@@ -195,7 +201,9 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _level_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--level", metavar="CPU", help="which of several targets to run")
+    parser.add_argument(
+        "--level", metavar="CPU", help="the target to run, if the program has code for several"
+    )
 
 
 def _input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +216,7 @@ def _input_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=2x7[:DTYPE],...",
-        help="normal floats, integers 0 and 1, from a fixed seed",
+        help="random inputs: normally distributed floats, integers 0 and 1; the seed is fixed",
     )
 
 

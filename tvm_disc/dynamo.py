@@ -198,7 +198,9 @@ class Compiler:
         caused it.
         """
         if self._left <= 0:
-            return Refusal(frozenset(), f"{MOST_BUILDS} programs were tried for this graph")
+            return Refusal(
+                frozenset(), f"the limit of {MOST_BUILDS} builds for one graph is reached"
+            )
         try:
             # PyTorch's fake mode is active here, but weights are real tensors
             with _real_tensors():
@@ -283,7 +285,8 @@ class GraphProgram:
         if changed:
             # Weights that changed become inputs of the next program.
             log.info(
-                "torch.compile: %s weights have changed, which makes them inputs", len(changed)
+                "torch.compile: %s weights have changed since the build and become inputs",
+                len(changed),
             )
             kept = {k: t for k, t in self._frozen.items() if k not in changed}
             self._other = Compiler().runner(self._graph, kept)

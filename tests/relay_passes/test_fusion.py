@@ -284,7 +284,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
             *(relay.split(relay.nn.dense(x, weight(8, 8)), 2, axis=1)[k] for k in (0, 1))
         ),
         2,
-        "the slices are fused into their readers instead",
+        "the kernels that read the slices compute them",
     ),
     (
         "too many tensors in a loop",

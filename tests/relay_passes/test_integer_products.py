@@ -205,7 +205,7 @@ def test_several_convolutions_of_one_value(shared: bool, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("wide", "weights less their zero point do not fit int8"),
+        ("wide", "the weights minus their zero point must fit int8"),
         ("groups", "it has several groups of channels"),
         ("inputs", "the scale of the weights differs within an output channel"),
     ],

@@ -103,7 +103,7 @@ def refused(body: Any, *params: Any) -> str:
         (lambda: wide(np.ones((2, 65536), "int8")), "fewer than 16 columns"),
         (
             lambda: relay.multiply(wide(), const(RNG.random((N, K)))),
-            "a scale covers 1 rows of the matrix, expected at least 8",
+            "expected a scale per 8 rows of the matrix or more, found one per 1",
         ),
         (lambda: relay.tanh(wide()), "is not a cast, move, shift or scale"),
         (lambda: relay.add(times_column(), const(1.0)), "shifts the weights after scaling"),

@@ -59,10 +59,10 @@ def measurement_arguments(parser: argparse.ArgumentParser, peers: Sequence[str])
         f"installed; may be repeated; default: {', '.join(peers)}; none for no comparison",
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="turns per engine and point"
+        "--rounds", type=int, default=5, metavar="N", help="measurements per engine and point"
     )
     parser.add_argument(
-        "--turn", type=float, default=0.2, metavar="SECONDS", help="duration of a turn"
+        "--turn", type=float, default=0.2, metavar="SECONDS", help="duration of a measurement"
     )
     parser.add_argument(
         "--patience",
@@ -174,7 +174,9 @@ def opened(
             except EngineRefused as error:
                 engine.reason = str(error)
                 if name == OURS:
-                    raise Unsupported(f"bench: our own program did not start: {error}") from None
+                    raise Unsupported(
+                        f"bench: the program of tvm_disc did not start: {error}"
+                    ) from None
                 continue
             served[name] = one
             engine.version, engine.load_s = one.version, one.load_s
@@ -269,7 +271,9 @@ def progress(count: int) -> Callable[[object], None]:
         done += 1
         if sys.stderr.isatty():
             end = "\n" if done == count else ""
-            print(f"\r{done} of {count} points", end=end, file=sys.stderr, flush=True)
+            print(
+                f"\rbench: {done} of {count} sizes measured", end=end, file=sys.stderr, flush=True
+            )
 
     return tell
 

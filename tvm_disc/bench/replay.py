@@ -27,7 +27,9 @@ def add(
     replay = commands.add_parser("replay", help="run recorded calls, compare and time them")
     model_arguments(replay, "a program saved by `tvm-disc build` (.so), or a model")
     replay.add_argument("calls", type=Path, help="calls that Executable.record wrote (.npz)")
-    replay.add_argument("--level", metavar="CPU", help="which of several targets to run")
+    replay.add_argument(
+        "--level", metavar="CPU", help="the target to run, if the program has code for several"
+    )
     replay.add_argument(
         "--repeat", type=int, default=5, metavar="N", help="timed calls, after one to warm up (5)"
     )

@@ -34,7 +34,7 @@ _EXTERNAL = (
     "it selects operators for a code generator outside of this compiler; programs are compiled by "
     "this compiler alone, and MergeComposite and dataflow_pattern.partition group operators"
 )
-_STRATEGIES = "kernels are written by the compiler; build(kernels=...) takes your own"
+_STRATEGIES = "the compiler generates the kernels; pass your own to build(kernels=...)"
 _TRAINED = "quantize the model in the training framework"
 _C_NAMES = "it names functions of generated C code, and a program here is native code"
 

@@ -20,13 +20,13 @@ from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.types import TensorType, Type
 from tvm_disc.relay_api.levels import LEVEL_OF
 
-_KERNELS = "kernels are written by the compiler; build(kernels=...) takes your own"
+_KERNELS = "the compiler generates the kernels; pass your own to build(kernels=...)"
 _REWRITES = "rewrite the module with relay.dataflow_pattern or a function_pass before it is built"
 # Attributes that defined how Relay compiles or changes an operator, with the reason of the refusal.
 REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FGradient": "gradients are not supported",
     "FPrimalGradient": "gradients are not supported",
-    "FShapeFunc": "shapes are computed by the program itself; there are no shape functions",
+    "FShapeFunc": "the compiler infers shapes; there are no shape functions",
     "FTVMCompute": _KERNELS,
     "FTVMConvertOpLayout": _REWRITES,
     "FTVMFakeQuantizationToInteger": _REWRITES,
@@ -34,7 +34,7 @@ REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FTVMStrategy": _KERNELS,
     "FInferCorrectLayout": _REWRITES,
     "FTVMMixedPrecisionConversionType": (
-        "relay.transform.ToMixedPrecision(ops=...) takes what is to be converted"
+        "pass the operators to convert to relay.transform.ToMixedPrecision(ops=...)"
     ),
 }
 
@@ -194,7 +194,7 @@ def register(op_name: str, describe: str = "") -> None:
     if not isinstance(op_name, str) or not op_name:
         raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
     if op_name in OPS:
-        raise BadNode(f"register: operator {op_name} is registered before")
+        raise BadNode(f"register: operator {op_name} is registered already")
     USER_ROWS[op_name] = OpRow(op_name, (), {}, FusionClass.OPAQUE)
     _entry(op_name).description = describe
 
@@ -238,7 +238,7 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
     """Register that a user's operator has no side effects; ``stateful=True`` is refused."""
     if stateful:
         raise Unsupported(
-            f"{op_name}: expected an operator without side effects, since its users share one call"
+            f"{op_name}: expected an operator without side effects: equal calls are merged into one"
         )
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
 

@@ -47,8 +47,8 @@ def method_for(
     method: Callable[[object], object] | None = getattr(walk, name, None)
     if method is None:
         raise TypeError(
-            f"{type(walk).__name__} has no {name}; a functor has one for every kind of node that "
-            "it meets: write it, or begin with the Visitor or the Mutator, which have them all"
+            f"{type(walk).__name__} has no method {name}, which a {type(node).__name__} requires; "
+            "define it, or derive the class from the Visitor or the Mutator, which define all"
         )
     return method
 

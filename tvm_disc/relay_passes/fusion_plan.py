@@ -279,11 +279,11 @@ class _Planner(Relations):
         """
         whole = node.inputs[0]
         if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
-            return "a slice is fused into its readers instead"
+            return "the kernels that read the slice compute it"
         if whole.is_output or not all(column_range(u) for u in whole.users):
             return "another operator reads the whole product, not a slice of columns"
         if not any(is_stored(u) for u in whole.users):
-            return "the slices are fused into their readers instead"
+            return "the kernels that read the slices compute them"
         order = ("part", frame, column_range(node))
         group.frame[node] = self._frame(group, order, node.shape)
         return None

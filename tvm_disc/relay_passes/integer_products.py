@@ -223,7 +223,7 @@ def unsuitable(node: Node) -> str:
         if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:
             return "only conv2d over NCHW or NHWC, by OIHW, has integer kernels"
         if not is_dense_or_depthwise(node):
-            return "it has several groups of channels"
+            return "it has several groups of channels; one is supported"
     elif len(node.inputs[1].shape) != 2:
         return "the weights are not a matrix"
     return ""
@@ -236,19 +236,19 @@ def _weights(node: Node) -> tuple[np.ndarray, np.ndarray] | str:
         return found
     found = found.expanded()
     if found.stored.dtype.kind not in "iu" or found.stored.size == 0:
-        return "the weights are not integers"
+        return "the weights must be integers"
     whole = found.stored.astype("int64")
     if found.zero is not None:
         zero = np.rint(found.zero).astype("int64")
         if not np.array_equal(zero, found.zero):
-            return "a zero point of the weights is not an integer"
+            return "the zero points of the weights must be integers"
         whole = whole - zero
     if whole.min() < -128 or whole.max() > 127:
-        return "weights less their zero point do not fit int8"
+        return "the weights minus their zero point must fit int8"
     outs = 0 if node.weighted else 1
     taps = math.prod(whole.shape) // max(1, whole.shape[outs])
     if taps > _LONGEST:
-        return f"sums of {taps} products may overflow int32"
+        return f"a sum of {taps} products may overflow int32"
     scale = _by_channel(found.scale, outs)
     if scale is None:
         return "the scale of the weights differs within an output channel"

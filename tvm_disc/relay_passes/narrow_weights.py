@@ -254,7 +254,7 @@ def comes_from_narrow(node: Node) -> bool:
 def _unsuitable(product: Node) -> str:
     """Return why the types or the shape of a product rule out narrow weights, or ""."""
     if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
-        return f"only {COMPUTED} products can dequantize weights"
+        return f"only products of {COMPUTED} can dequantize weights"
     dims = [d for d in map(static_dim, product.inputs[1].shape) if d is not None]
     if len(dims) != 2:
         return "the weights are not a matrix of known shape"
@@ -432,7 +432,7 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     """
     stored, zero, scale = given.stored, given.zero, given.scale
     if stored.dtype.name not in NARROW:
-        return "the largest literal of its weights has no narrow type"
+        return "the weights are not stored as int8, int4 or bfloat16"
     k, n = stored.shape
     parts = [x for x in (scale, zero) if x is not None]
     period = given.period
@@ -440,7 +440,9 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     if stored.dtype.name not in BYTES:
         return ((stored,), k) if not parts else "bfloat16 weights cannot be scaled or shifted"
     if group < min(LEAST_GROUP, k):
-        return f"a scale covers {group} rows of the matrix, expected at least {LEAST_GROUP}"
+        return (
+            f"expected a scale per {LEAST_GROUP} rows of the matrix or more, found one per {group}"
+        )
     zero = np.zeros((1, n), "int32") if zero is None else zero[:: group // period]
     numbers, rest = _centred(stored, zero, group)
     rows = -(-k // group)

@@ -96,7 +96,7 @@ def _values(text: str, signature: Signature, args: Sequence[object]) -> str:
     shapes = {n: getattr(a, "shape", ()) for (n, _, _), a in zip(signature, args, strict=True)}
     if " must hold (" in text or " must equal " in text:
         found = [
-            f"{before or after} is {shapes[name][int(axis)]}"
+            f"{before or after} = {shapes[name][int(axis)]}"
             for before, name, axis, after in _DIM.findall(text)
             if (before or after) and int(axis) < len(shapes.get(name, ()))
         ]

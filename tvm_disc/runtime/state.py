@@ -229,7 +229,7 @@ class GrowingCaches:
             rows = self._grown(given)
             for (_, length, kept), (count, _) in rows.items():
                 if kept or count != self._used[length] + 1:
-                    raise BadInput("state: expected a call that extends every cache by one row")
+                    raise BadInput("state: expected inputs that extend every cache by one row")
             last = {key: self._used[key[1]] + most for key in rows}
             self._reserve({key: (count, count) for key, count in last.items()})
             made = steps(self._buffers.arrays, self._used)
@@ -356,7 +356,7 @@ class GrowingCaches:
             return evaluate(dim, self._dims)
         except KeyError as missing:
             raise BadInput(
-                f"state: expected the size of {missing} of the cache {name!r}: "
+                f"state: the cache {name!r} has the dim {missing}, whose size is not known: "
                 f"pass it by name, as in state({missing.args[0]}=1)"
             ) from None
 
@@ -378,8 +378,8 @@ class GrowingCaches:
                 grown[key] = rows, kept
             except KeyError as missing:
                 raise BadInput(
-                    f"state: the size of {missing} is not known from the inputs; the cache "
-                    f"{cache.buffer!r} has {cache.rows} rows after the call"
+                    f"state: the cache {cache.buffer!r} has {cache.rows} rows after the call; "
+                    f"expected inputs that define {missing}, found none"
                 ) from None
         return grown
 

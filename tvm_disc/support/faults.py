@@ -35,8 +35,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILES = (errno.EMFILE, errno.ENFILE)
 _BAD_ALLOC = "std::bad_alloc"
 _NO_MEMORY = (
-    "the build: out of memory: the machine or a limit allows this process too little; raise the "
-    "limit, end other programs, or build the program on a larger machine and save it"
+    "the build: out of memory; raise the memory limit of this process (ulimit -v, or memory.max of "
+    "the control group), end other programs, or build on a larger machine and save the program"
 )
 _NO_THREAD = "can't start new thread"  # Python's message of a RuntimeError
 

@@ -103,14 +103,15 @@ class Tuned:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.measured} times measured, {self.reused} found in {self.records}, "
-            f"{self.left} points left, {self.seconds:.0f} s"
+            f"{self.measured} times measured, {self.reused} read from {self.records}, "
+            f"{self.left} points not measured, {self.seconds:.0f} s"
         ]
         lines += [self.warning] if self.warning else []
         if self.errors:
             learned, plain = np.median(np.array(list(self.errors.values())), axis=0)
             lines.append(
-                f"error on held-out points: {learned:.1%} predicted, {plain:.1%} analytical"
+                f"median error of predicted times, at sizes that were left out: {learned:.1%} "
+                f"learned cost model, {plain:.1%} analytical cost model"
             )
         return "\n".join(lines)
 
@@ -218,7 +219,7 @@ def measure_tasks(
         return known
     lanes = _lanes(front, [t for t in tasks if t.missing(known)], fleet, library)
     journal = Journal(result.records, context)
-    bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
+    bar = tqdm(total=len(jobs), desc="tune: variants at sizes", unit="size", disable=not progress)
     result.left = len(jobs)
     disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]] = {}
 
@@ -299,7 +300,9 @@ def measure_on_device(
         deadline,
     )
     try:
-        for found in tqdm(times, total=len(jobs), desc="tuning", unit="call", disable=not progress):
+        for found in tqdm(
+            times, total=len(jobs), desc="tune: calls", unit="call", disable=not progress
+        ):
             for record in found:
                 known.add(record)
                 journal.write(record)

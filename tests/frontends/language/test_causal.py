@@ -152,7 +152,7 @@ def test_one_call_for_the_prompt_and_one_for_each_word(lm: Any) -> None:
     assert sum("append" in name for name in lm.program.launches) == len(caches)
     state, scores = lm.read(np.ones((2, 5), int), np.ones((2, 5), int))
     assert scores.shape == (2, WORDS) and state(np.ones((2, 1), int)).shape == (2, WORDS)
-    assert repr(lm) == "<tvm_disc language model of 96 words, 64 positions>"
+    assert repr(lm) == "<tvm_disc language model of 96 tokens, 64 positions>"
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 7, 50])
@@ -253,21 +253,21 @@ def test_weights_of_eight_bits() -> None:
     ("prompt", "how", "message"),
     [
         ([], {}, None),
-        ([[]], {}, "prompt: row 0: expected at least one word, as an integer, found []"),
-        ([[1], [2.5]], {}, "prompt: row 1: expected at least one word, as an integer, found [2.5]"),
-        ([1, 2], {}, "prompt: row 0: expected at least one word, as an integer, found 1"),
-        ([["a"]], {}, "prompt: row 0: expected at least one word, as an integer, found ['a']"),
+        ([[]], {}, "prompt: row 0: expected one or more token ids, found []"),
+        ([[1], [2.5]], {}, "prompt: row 1: expected one or more token ids, found [2.5]"),
+        ([1, 2], {}, "prompt: row 0: expected one or more token ids, found 1"),
+        ([["a"]], {}, "prompt: row 0: expected one or more token ids, found ['a']"),
         ("text", {}, "prompt: expected an array or a list of prompts, found 'text'"),
         (np.array([1, 2]), {}, "prompt: expected integers [batch, length >= 1], found int64[2]: "),
         (np.ones((1, 2)), {}, "prompt: expected integers [batch, length >= 1], found float64[1"),
         (np.ones((1, 0), int), {}, "prompt: expected integers [batch, length >= 1], found int64[1"),
-        ([[1, 96]], {}, "prompt: expected words 0 .. 95, the vocabulary of the model, found 96"),
-        ([[1, -1]], {}, "prompt: expected words 0 .. 95, the vocabulary of the model, found -1"),
-        ([[1] * 61], {}, "prompt: expected at most 64 positions, those of the model, found 61"),
-        ([[1, 2]], {"mask": np.ones((1, 3), int)}, "mask: expected integers [1, 2], as the prompt"),
-        ([[1, 2]], {"mask": np.ones((1, 2))}, "mask: expected integers [1, 2], as the prompt"),
-        ([[1, 2]], {"mask": np.array([[1, 0]])}, "mask: row 0: expected 0 only before the words"),
-        ([[1, 2]], {"mask": np.array([[0, 0]])}, "mask: row 0: expected 0 only before the words"),
+        ([[1, 96]], {}, "prompt: expected token ids 0 .. 95, the vocabulary"),
+        ([[1, -1]], {}, "prompt: expected token ids 0 .. 95, the vocabulary"),
+        ([[1] * 61], {}, "prompt: the model has 64 positions; found 61"),
+        ([[1, 2]], {"mask": np.ones((1, 3), int)}, "mask: expected integers of the prompt's shape"),
+        ([[1, 2]], {"mask": np.ones((1, 2))}, "mask: expected integers of the prompt's shape"),
+        ([[1, 2]], {"mask": np.array([[1, 0]])}, "mask: row 0: expected zeros (padding)"),
+        ([[1, 2]], {"mask": np.array([[0, 0]])}, "mask: row 0: expected zeros (padding)"),
         ([[1, 2]], {"chunk": -1}, "chunk: expected at least 0, found -1"),
     ],
 )  # fmt: skip

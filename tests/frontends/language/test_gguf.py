@@ -145,18 +145,18 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
         {"name": "gemma2"},
         "the architecture 'gemma2' is not supported; expected one of llama, qwen2, qwen3",
     ),
-    "experts": ({"keys": {"expert_count": 8}}, "llama.expert_count is 8; supported is 0"),
+    "experts": ({"keys": {"expert_count": 8}}, "llama.expert_count: expected 0, found 8"),
     "yarn": (
         {"keys": {"rope.scaling.type": "yarn"}},
-        "llama.rope.scaling.type is yarn; supported is none or linear",
+        "llama.rope.scaling.type: expected none or linear, found yarn",
     ),
     "part of a head turned": (
         {"keys": {"rope.dimension_count": 32}},
-        "llama.rope.dimension_count is 32; supported is 64",
+        "llama.rope.dimension_count: expected 64, found 32",
     ),
     "window": (
         {"keys": {"attention.sliding_window": 32}},
-        "llama.attention.sliding_window is 32; supported is at least 64",
+        "llama.attention.sliding_window: expected at least 64, found 32",
     ),
     "format": (
         {"kinds": {"ffn_up.weight": "Q5_1"}},
@@ -177,7 +177,7 @@ def test_what_is_not_supported(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("groups", 3, "expected heads that a group count divides, and an even width of a head"),
+        ("groups", 3, "expected key-value heads whose number divides that of the heads"),
         ("inner", 0, "llama.feed_forward_length: expected a positive number, found 0"),
         ("width", 512, "tensor token_embd.weight: expected the shape [?, 512], found [64, 256]"),
     ],

@@ -284,7 +284,7 @@ def test_an_operator_of_the_user_has_a_type(scaled: Any, relation: str, dtype: s
 
 REFUSED_OPS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: relay.op.get("nn.densest"), UnknownName, "unknown operator 'nn.densest'"),
-    (lambda: registry.register("tan"), BadNode, "operator tan is registered before"),
+    (lambda: registry.register("tan"), BadNode, "operator tan is registered already"),
     (lambda: registry.register(""), BadNode, "expected the name of an operator"),
     (
         lambda: registry.get("tan").add_type_rel("Identity"),

@@ -389,7 +389,7 @@ def test_rules_that_are_refused(operator: Any) -> None:
         of(relay.Call(two, [x]))
     with pytest.raises(ValueError, match=r"expected a type relation .* found .*Sideways"):
         two.add_type_rel("Sideways")
-    with pytest.raises(ValueError, match=r"user\.two is registered before"):
+    with pytest.raises(ValueError, match=r"user\.two is registered already"):
         registry.register("user.two")
     with pytest.raises(ValueError, match="cosh is an operator of Relay and cannot be changed"):
         registry.get("cosh").add_type_rel("Identity")

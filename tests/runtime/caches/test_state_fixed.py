@@ -496,7 +496,7 @@ def test_states_that_are_refused(owned: Any, any_size: tuple[Any, Any]) -> None:
         state.truncate(1)
     with pytest.raises(BadInput, match="missing input at; expected q, new, at"):
         state(*given(1, 3)[:2])
-    with pytest.raises(BadInput, match="expected the size of "):
+    with pytest.raises(BadInput, match="whose size is not known: pass it by name"):
         any_size[0].state()
 
 

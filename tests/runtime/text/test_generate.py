@@ -180,14 +180,14 @@ def test_no_rows_and_no_words() -> None:
         (lambda: WordChoice(repetition_penalty=0), "repetition_penalty: expected a number from"),
         (lambda: generate(fixed, np.zeros((1, 2)), 3), "ids: expected integers [batch, length"),
         (lambda: generate(fixed, np.zeros((1, 0), int), 3), "ids: expected integers [batch, "),
-        (lambda: generate(fixed, np.zeros((1, 2), int), -1), "most: expected a number of words"),
+        (lambda: generate(fixed, np.zeros((1, 2), int), -1), "most: expected a number of tokens"),
         (
             lambda: generate(fixed, np.zeros((1, 2), int), 3, seed=-1),
             "seed: expected a non-negative integer, found -1",
         ),
         (
             lambda: next(generate(fixed, np.full((1, 2), 7), 3, repetition_penalty=2.0)),
-            "ids: expected words 0 .. 4, found 7",
+            "ids: expected token ids 0 .. 4, found 7",
         ),
         (
             lambda: generate(fixed, np.zeros((1, 2), int), 3, heat=1.0),
@@ -195,11 +195,11 @@ def test_no_rows_and_no_words() -> None:
         ),
         (
             lambda: next(generate(lambda ids: np.zeros(3), np.zeros((1, 2), int), 3)),
-            "step: expected scores [1, ..., words], found [3]",
+            "step: expected logits [1, ..., words], found [3]",
         ),
         (
             lambda: next(generate(lambda ids: fixed(ids) * np.nan, np.zeros((1, 2), int), 3)),
-            "step: the scores of word 2 contain NaN",
+            "step: the logits of token 2 contain NaN",
         ),
     ],
 )

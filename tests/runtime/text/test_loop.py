@@ -184,7 +184,7 @@ def test_stop_tokens_of_any_kind(stop: Any) -> None:
     "stop", [2, None, [2.5], ["2"], [float("nan")], [[1, 2], [3, 4]], np.zeros((3, 0)), [2**64]]
 )
 def test_wrong_stop_tokens(stop: Any) -> None:
-    with pytest.raises(BadInput, match="stop: expected integers"):
+    with pytest.raises(BadInput, match="stop: expected a sequence of token ids"):
         generate(model(2), [[1]], 3, stop=stop)
 
 

@@ -108,8 +108,8 @@ def _limits(profile: Profile, manifest: Manifest) -> Iterator[str]:
     elif least:
         yield (
             f"If every kernel reached its limit, a call would take {duration(least / 1e6)} "
-            f"instead of {duration(total / 1e6)}: no kernel can make it more than "
-            f"{total / least:.2f} times as fast on this machine in these data types."
+            f"instead of {duration(total / 1e6)}: at most {total / least:.2f} times "
+            "faster, with these data types on this machine."
         )
     if lost := [line for line in by_loss(profile) if _loss(line) > LARGE / 2 * total][:LISTED]:
         ops = {k["name"]: " + ".join(k["ops"][:LISTED]) for k in manifest["kernels"]}

@@ -102,8 +102,8 @@ def _sizes(file: GGUFFile) -> DecoderSizes:
     positions = int(file.number(f"{name}.context_length"))
     if heads % groups or depth % 2:
         raise BadInput(
-            f"{file.path}: expected heads that a group count divides, and an even width of a head, "
-            f"found {heads} heads, {groups} groups and a width of {depth}"
+            f"{file.path}: expected key-value heads whose number divides that of the heads, and an "
+            f"even head size, found {heads} heads, {groups} key-value heads and the size {depth}"
         )
     _refuse_variants(file, name, depth, positions)
     scaling = str(file.value(f"{name}.rope.scaling.type", "none"))
@@ -140,7 +140,7 @@ def _refuse_variants(file: GGUFFile, name: str, depth: int, positions: int) -> N
                 if isinstance(known, range)
                 else " or ".join(map(str, known))
             )
-            raise Unsupported(f"{file.path}: {name}.{key} is {found}; supported is {wanted}")
+            raise Unsupported(f"{file.path}: {name}.{key}: expected {wanted}, found {found}")
 
 
 class _Decoder:

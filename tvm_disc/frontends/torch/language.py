@@ -149,7 +149,7 @@ def _first_cache(model: PreTrainedModel, argument: str) -> CacheLayer:
         found = model(input_ids=ids, use_cache=True, **{argument: cache})
     if getattr(found, "logits", None) is None or found.logits.dim() != 3:
         raise Unsupported(
-            f"language_model: {type(model).__name__} returns no scores [batch, length, words]"
+            f"language_model: {type(model).__name__} returns no logits [batch, length, vocabulary]"
         )
     return cache
 

@@ -167,7 +167,7 @@ class Maker(Calls[Value, Dim]):
         """
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
             raise UnknownRows(
-                f"rows of a loop must have dims that are known before it, found {formula}"
+                f"a loop must append rows whose sizes are known before the loop, found {formula}"
             )
         return formula
 

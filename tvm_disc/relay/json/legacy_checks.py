@@ -176,7 +176,8 @@ class TreeSizes:
             parts = depth = 1
         if parts > MOST_PARTS or depth > DEEPEST:
             raise ParseError(
-                f"expected at most {MOST_PARTS} parts, {DEEPEST} deep, when written out; "
-                f"found {parts}, {depth} deep"
+                "a type or attribute: expected at most "
+                f"{MOST_PARTS} nodes after shared nodes are copied, nested at most {DEEPEST} deep; "
+                f"found {parts} nodes, nested {depth} deep"
             )
         self._of[index] = parts, depth

@@ -38,7 +38,7 @@ _QNN_CONFIG = "set rounding and compute_dtype on the requantize call"
 # Functions of Relay's Python API without a counterpart: the reason, and what to do instead.
 REFUSED_FUNCTIONS: Mapping[str, str] = {
     "contrib": _BYOC,
-    "copy_shape_func": "shapes are computed by the program itself; there are no shape functions",
+    "copy_shape_func": "the compiler infers shapes; there are no shape functions",
     "memory": _LOWERED,
     "qnn.current_requantize_config": _QNN_CONFIG,
     "qnn.requantize_config": _QNN_CONFIG,

@@ -273,7 +273,11 @@ def _conv(spatial: int) -> Rule:
             groups = int(call.attrs.groups)
             if "C" in data and "I" in kernel and len(data) == spatial + 2:
                 channels = w.dims[kernel.index("I")] * groups
-                ctx.require_eq(x.dims[data.index("C")], channels, "input channels fit the kernel")
+                ctx.require_eq(
+                    x.dims[data.index("C")],
+                    channels,
+                    "the input channels must equal those that the kernel reads",
+                )
         return None
 
     return rule
@@ -295,7 +299,9 @@ def _norm(attribute: str, vectors: int) -> Rule:
         wanted = [x.dims[ctx.axis(a, x.rank)] for a in axes]
         for v in operands[1 : 1 + vectors]:
             for have, want in zip(v.dims, wanted, strict=True):
-                ctx.require_eq(have, want, "a parameter fits the axis it runs along")
+                ctx.require_eq(
+                    have, want, "a parameter must have one entry per element of its axis"
+                )
         if isinstance(call.ty, relax.TupleType):
             return None
         return again(ctx, call, operands, x.dims, x.dtype)

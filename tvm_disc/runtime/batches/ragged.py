@@ -122,7 +122,7 @@ class RaggedCalls:
         :class:`Ragged`.
         """
         if out is not None:
-            raise BadInput("out: a ragged program allocates its results")
+            raise BadInput("out: leave it out: a ragged program allocates its results")
         flat = self.flatten(args, kwargs)
         given = dict(zip(self._flat, flat, strict=True))
         made: Rows = run(flat)
@@ -159,7 +159,7 @@ class RaggedCalls:
             first, known = found.setdefault(offsets, (name, batch.offsets))
             if known is not batch.offsets and not np.array_equal(known, batch.offsets):
                 raise BadInput(
-                    f"input '{name}': expected the lengths of '{first}', "
+                    f"input '{name}': expected items of the same lengths as input '{first}', "
                     f"{_lengths(known)}, found {_lengths(batch.offsets)}"
                 )
         given |= {name: offsets for name, (_, offsets) in found.items()}

@@ -65,7 +65,7 @@ def generate(
         known = ", ".join(WordChoice.__dataclass_fields__)
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise BadInput(f"most: expected a number of words, found {shown(most)}")
+        raise BadInput(f"most: expected a number of tokens, found {shown(most)}")
     last = _stop_words(stop)
     chunk, ahead = integer("chunk", chunk, 0, MOST), integer("ahead", ahead, 0, MOST)
     try:
@@ -85,12 +85,14 @@ def generate(
         step: Step = _Reader(model, kept, chunk)
     elif callable(model):
         if mask is not None:
-            raise BadInput("mask: expected a language model, found a function; leave it out")
+            raise BadInput(
+                "mask: a function takes no mask, only a language model does; leave it out"
+            )
         words, step = _prompt(prompt), _in_parts(model, chunk)
     else:
         raise BadInput(
             "model: expected a model that tvm_disc.language_model returned, or a function from "
-            f"words to scores, found {type(model).__name__}"
+            f"token ids to logits, found {type(model).__name__}"
         )
     return _words(step, words, most, last, rule, random)
 
@@ -100,9 +102,9 @@ def _stop_words(stop: Iterable[int]) -> list[int]:
     try:
         found = sorted({operator.index(word) for word in stop})
     except TypeError:
-        raise BadInput(f"stop: expected integers in a sequence, found {shown(stop)}") from None
+        raise BadInput(f"stop: expected a sequence of token ids, found {shown(stop)}") from None
     if found and not -MOST <= found[0] <= found[-1] <= MOST:
-        raise BadInput(f"stop: expected integers of 64 bits, found {shown(stop)}")
+        raise BadInput(f"stop: expected token ids of 64 bits, found {shown(stop)}")
     return found
 
 
@@ -168,11 +170,11 @@ def _words(
         scores = scores[:, -1] if scores.ndim == 3 else scores
         if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:
             raise BadInput(
-                f"step: expected scores [{rows}, ..., words], found {list(scores.shape)}"
+                f"step: expected logits [{rows}, ..., vocabulary], found {list(scores.shape)}"
             )
         scores = scores.astype(np.result_type(scores.dtype, np.float32), copy=False)
         if np.isnan(scores).any():
-            raise BadInput(f"step: the scores of word {length + count} contain NaN")
+            raise BadInput(f"step: the logits of token {length + count} contain NaN")
         chosen = rule.choose(scores, words, random)
         if len(last):
             chosen = np.where(ended, new[:, -1], chosen)

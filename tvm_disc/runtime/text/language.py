@@ -53,7 +53,7 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         limit = f", {self.positions} positions" if self.positions else ""
-        return f"<tvm_disc language model of {self.vocabulary} words{limit}>"
+        return f"<tvm_disc language model of {self.vocabulary} tokens{limit}>"
 
     def read(self, words: Array, mask: Array, chunk: int = 0) -> tuple[LanguageState, Array]:
         """Return a state that has read a prompt, and the logits of the next token of each row.
@@ -79,14 +79,14 @@ class LanguageModel:
         outside = words[((words < 0) | (words >= self.vocabulary)) & (mask != 0)]
         if len(outside):
             raise BadInput(
-                f"prompt: expected words 0 .. {self.vocabulary - 1}, the vocabulary of the model, "
-                f"found {outside[0]}"
+                f"prompt: expected token ids 0 .. {self.vocabulary - 1}, the vocabulary of the "
+                f"model, found {outside[0]}"
             )
         longest = int(mask.sum(1).max(initial=0))
         if self.positions and longest + most - 1 > self.positions:
             raise BadInput(
-                f"prompt: expected at most {self.positions} positions, those of the model, found "
-                f"{longest} words of a prompt and {most} to generate"
+                f"prompt: the model has {self.positions} positions; found {longest} tokens of a "
+                f"prompt and {most} to generate; shorten the prompt, or generate fewer tokens"
             )
 
     def _states(self, batch: int) -> dict[str, Array]:
@@ -215,9 +215,7 @@ def _rows(prompt: Prompts) -> Iterator[Array]:
         except (ValueError, TypeError, RecursionError):  # ragged or nested too deeply
             row = np.empty((), object)
         if row.ndim != 1 or row.dtype.kind not in "iu" or not len(row):
-            raise BadInput(
-                f"prompt: row {k}: expected at least one word, as an integer, found {shown(words)}"
-            )
+            raise BadInput(f"prompt: row {k}: expected one or more token ids, found {shown(words)}")
         yield row
 
 
@@ -225,13 +223,15 @@ def _checked_mask(mask: Array, shape: tuple[int, ...]) -> Array:
     kept = np.asarray(mask)
     if kept.shape != shape or kept.dtype.kind not in "iub":
         found = f"{kept.dtype}[{', '.join(map(str, kept.shape))}]"
-        raise BadInput(f"mask: expected integers {list(shape)}, as the prompt, found {found}")
+        raise BadInput(
+            f"mask: expected integers of the prompt's shape {list(shape)}, found {found}"
+        )
     kept = (kept != 0).astype(np.int64)
     wrong = (np.diff(kept, axis=1) < 0).any(1) | ~kept.any(1)
     if wrong.any():
         raise BadInput(
-            f"mask: row {int(wrong.argmax())}: expected 0 only before the words (padding on the "
-            f"left), and a word, found {shown(kept[int(wrong.argmax())].tolist())}"
+            f"mask: row {int(wrong.argmax())}: expected zeros (padding) on the left, then one or "
+            f"more ones (tokens), found {shown(kept[int(wrong.argmax())].tolist())}"
         )
     return np.asarray(kept)
 

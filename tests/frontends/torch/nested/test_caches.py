@@ -120,13 +120,13 @@ def fewer_layers(given: dict[str, Any]) -> None:
             GuardFailed,
             r"past_key_values_key_cache_0_2 \+ input_ids_1 <= attention_mask_1 must hold .*"
             r"input 'past_key_values\.key_cache\[0\]' axis 2\); found .*"
-            "input_ids_1 is 3, attention_mask_1 is 6, past_key_values_key_cache_0_2 is 5",
+            "input_ids_1 = 3, attention_mask_1 = 6, past_key_values_key_cache_0_2 = 5",
         ),
         (
             shorter_values,
             GuardFailed,
             r"input 'past_key_values\.value_cache\[1\]' axis 2.*"
-            "attention_mask_1 is 8, input_ids_1 is 3, past_key_values_value_cache_1_2 is 3",
+            "attention_mask_1 = 8, input_ids_1 = 3, past_key_values_value_cache_1_2 = 3",
         ),
         (fewer_heads, BadInput, r"input 'past_key_values\.key_cache\[1\]' axis 1: expected 2; "),
         (no_cache, BadInput, r"DynamicCache \(key_cache: list.*found None"),

@@ -119,8 +119,10 @@ def suppress(
     """
     scores, places, valid = lists
     for one, other in zip(scores.dims, places.dims, strict=True):
-        ctx.require_eq(one, other, "scores and order must agree")
-    ctx.require_eq(boxes.dims[0], places.dims[0], "the batch dims of boxes and scores must agree")
+        ctx.require_eq(one, other, "scores and order must have one shape")
+    ctx.require_eq(
+        boxes.dims[0], places.dims[0], "the batch sizes of boxes and scores must be equal"
+    )
     ctx.require_eq(boxes.dims[1], places.dims[2], "there must be one score for each box")
     ctx.require_eq(boxes.dims[2], i64(4), "a box must have four numbers")
     limit, threshold = (ctx.reshape(x, []) for x in limits)

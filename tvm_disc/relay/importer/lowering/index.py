@@ -88,7 +88,9 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
     if axis < batch:
         raise TypeMismatch(ctx.where(f"axis {axis} is one of the {batch} batch dims"))
     for a in range(batch):
-        ctx.require_eq(data.dims[a], picks.dims[a], f"batch axis {a} must agree")
+        ctx.require_eq(
+            data.dims[a], picks.dims[a], f"batch axis {a} of both operands must have one size"
+        )
     size = number(ctx, data.dims[axis], picks.dtype)
     if attrs["mode"] == "wrap":
         place = picks % size
@@ -173,7 +175,9 @@ def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) ->
             ctx.where(f"expected at most {data.rank - batch} coordinates, found {depth}")
         )
     for a in range(batch):
-        ctx.require_eq(picks.dims[a], data.dims[a], f"batch axis {a} must agree")
+        ctx.require_eq(
+            picks.dims[a], data.dims[a], f"batch axis {a} of both operands must have one size"
+        )
     lines = None if batch else columns_of(ctx, picks)
     view = read_in_place(ctx, data, 0, lines, picks.dims[:-1]) if lines else None
     if view is not None:

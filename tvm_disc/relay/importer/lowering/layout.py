@@ -79,7 +79,7 @@ def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"layout {attrs['src_layout']!r} does not fit rank {x.rank}"))
     for (letter, size), dim in zip(source, x.dims, strict=True):
         if size:
-            ctx.require_eq(dim, i64(size), f"the block {letter} must fit the layout")
+            ctx.require_eq(dim, i64(size), f"the block {letter} must have the size in the layout")
     order = [k for letter in letters for k in _factors(source, letter)]
     whole = [product([x.dims[k] for k in _factors(source, letter)]) for letter in letters]
     x = ctx.reshape(permute(ctx, x, order), whole)
@@ -149,7 +149,9 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for k, (before, after) in enumerate(crops):
         if before or after:
             lost = i64(int(before) + int(after))
-            ctx.solver.require_le(lost, x.dims[1 + k], ctx.where("the crops must fit the axis"))
+            ctx.solver.require_le(
+                lost, x.dims[1 + k], ctx.where("the crops must not be larger than the axis")
+            )
             extents[1 + k] = (i64(int(before)), x.dims[1 + k] - lost, 1)
     return sliced(ctx, x, extents)
 
@@ -165,7 +167,9 @@ def windows(ctx: Emitter, x: Tensor, axis: int, size: Size, stride: int, gap: in
     """
     size = ctx.dim(size)
     reach = ctx.solver.simplify((size - 1) * gap + 1)
-    ctx.solver.require_le(reach, x.dims[axis], ctx.where("the window must fit the input"))
+    ctx.solver.require_le(
+        reach, x.dims[axis], ctx.where("the window must not be larger than the input")
+    )
     count = ctx.solver.simplify(tirx.floordiv(x.dims[axis] - reach, i64(stride)) + 1)
     begin = iota(ctx, count) * stride
     step = iota(ctx, size) * gap
@@ -199,7 +203,9 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"expected values of rank {x.rank}, found {part.rank}"))
     flat = ctx.scalar(0, I64)
     for axis, (length, places) in _set_places(ctx, x, args[2:5]).items():
-        ctx.require_eq(part.dims[axis], length, f"axis {axis} of the values must fit the slice")
+        ctx.require_eq(
+            part.dims[axis], length, f"axis {axis} of the values must have the length of the slice"
+        )
         stride = number(ctx, product(x.dims[axis + 1 :]), I64)
         line = along_axis(ctx, places * stride, axis, x.rank)
         flat = flat + line
@@ -255,13 +261,19 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         )
     lead = x.rank - 2
     for a in range(lead):
-        ctx.require_eq(diagonal.dims[a], x.dims[a], f"batch axis {a} must agree")
+        ctx.require_eq(
+            diagonal.dims[a], x.dims[a], f"batch axis {a} of both operands must have one size"
+        )
     if band > 1:
         ctx.require_eq(diagonal.dims[lead], i64(band), "there must be a row for each diagonal")
     longest = diagonal.dims[-1]
     height, width = x.dims[-2:]
     fits = tirx.min(height + min(high, 0), width - max(low, 0))
-    ctx.require_eq(longest, ctx.solver.simplify(fits), "the longest diagonal must fit")
+    ctx.require_eq(
+        longest,
+        ctx.solver.simplify(fits),
+        "the last axis must have the length of the longest diagonal",
+    )
     i, j = ctx.reshape(iota(ctx, height), [height, i64(1)]), iota(ctx, width)
     d = j - i
     zero = ctx.scalar(0, I64)

@@ -67,7 +67,7 @@ def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
             ctx.where(f"expected operands of one rank, found ranks {x.rank} and {y.rank}")
         )
     for a, (d, e) in enumerate(zip(x.dims, y.dims, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of both operands must agree")
+        ctx.require_eq(d, e, f"axis {a} of both operands must have one size")
 
 
 def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -88,7 +88,7 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
     others = [d for a, d in enumerate(x.dims) if a != axis]
     for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of the targets must agree")
+        ctx.require_eq(d, e, f"axis {a} of data and targets must have one size")
     line = [*x.dims[:axis], i64(1), *x.dims[axis + 1 :]]
     picks = ctx.reshape(targets, line)
     call = R.gather_elements(ctx.expr(x), ctx.expr(picks), axis)
@@ -124,7 +124,9 @@ def _pool_grad(average: bool) -> Rule:
         size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
         pads = padding(ctx, attrs["padding"], 2)
         for a, what in enumerate(("batch", "channels")):
-            ctx.require_eq(given.dims[a], x.dims[a], f"the {what} of gradient and data must agree")
+            ctx.require_eq(
+                given.dims[a], x.dims[a], f"the {what} of gradient and data must be equal"
+            )
         for k in range(2):
             more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
             count = window_extent(x.dims[2 + k], i64(size[k]), strides[k], more, 1)
@@ -160,7 +162,7 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
     if attrs["kernel_size"] is None:
         raise Unsupported(ctx.where("kernel_size is required"))
-    ctx.require_eq(x.dims[0], given.dims[0], "the batch dims must agree")
+    ctx.require_eq(x.dims[0], given.dims[0], "the batch sizes of both operands must be equal")
     strides, dilation, taps = (
         steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")
     )
@@ -176,7 +178,11 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     kernel = permute(ctx, given, [1, 0, 2, 3])
     found = convolve(ctx, R.nn.conv2d, images, kernel, {**attrs, "channels": None}, window)
     for k in range(2):  # drop rows and columns beyond the kernel
-        ctx.solver.require_le(i64(taps[k]), found.dims[2 + k], ctx.where("the kernel must fit"))
+        ctx.solver.require_le(
+            i64(taps[k]),
+            found.dims[2 + k],
+            ctx.where("the kernel must not be larger than the input"),
+        )
     cut = sliced(ctx, found, {2 + k: (i64(0), i64(taps[k]), 1) for k in range(2)})
     order = ["IOHW".index(c) for c in names]
     return permute(ctx, cut, order)
@@ -193,9 +199,13 @@ def _fifo_buffer(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = ctx.axis(int(attrs["axis"]), data.rank)
     for a in range(data.rank):
         if a != axis:
-            ctx.require_eq(data.dims[a], buffer.dims[a], f"axis {a} must agree")
+            ctx.require_eq(
+                data.dims[a], buffer.dims[a], f"axis {a} of both operands must have one size"
+            )
     size = data.dims[axis]
-    ctx.solver.require_le(size, buffer.dims[axis], ctx.where("the data must fit the buffer"))
+    ctx.solver.require_le(
+        size, buffer.dims[axis], ctx.where("the data must not be larger than the buffer")
+    )
     rest = sliced(ctx, buffer, {axis: (size, buffer.dims[axis] - size, 1)})
     call = R.concat([ctx.expr(rest), ctx.expr(data)], axis)
     return ctx.emit(call, buffer.dims, data.dtype)

@@ -37,7 +37,7 @@ def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
 
 def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     """Return ``a @ b`` as ``matmul`` does; an operand may also be a vector."""
-    ctx.require_eq(a.dims[-1], b.dims[max(b.rank - 2, 0)], "the contraction dims must agree")
+    ctx.require_eq(a.dims[-1], b.dims[max(b.rank - 2, 0)], "the dims that are summed must be equal")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
     a, b = (ctx.broadcast(x, [*batch, *x.dims[-2:]]) if x.rank > 2 else x for x in (a, b))
     given = dtype if not a.dtype == b.dtype == dtype else None
@@ -79,7 +79,9 @@ def _bias_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if bias.rank != 1:
         raise TypeMismatch(ctx.where(f"expected a vector, found rank {bias.rank}"))
     axis = ctx.axis(attrs["axis"], x.rank)
-    ctx.require_eq(x.dims[axis], bias.dims[0], f"the bias must fit axis {axis}")
+    ctx.require_eq(
+        x.dims[axis], bias.dims[0], f"the bias must have one entry per element of axis {axis}"
+    )
     if axis != x.rank - 1:
         bias = along(ctx, bias, axis, x.rank)
     return ctx.emit(R.add(ctx.expr(x), ctx.expr(bias)), x.dims, x.dtype)
@@ -109,7 +111,11 @@ def _layer_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.same_dtype(args)
     axis = ctx.axis(attrs["axis"], x.rank)
     for p in (gamma, beta):
-        ctx.require_eq(x.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
+        ctx.require_eq(
+            x.dims[axis],
+            p.dims[0],
+            f"scale and shift must have one entry per element of axis {axis}",
+        )
     call = R.nn.layer_norm(
         ctx.expr(x),
         ctx.expr(gamma),
@@ -128,7 +134,11 @@ def _batch_norm(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     ctx.same_dtype(args)
     axis = ctx.axis(attrs["axis"], x.rank)
     for p in args[1:]:
-        ctx.require_eq(x.dims[axis], p.dims[0], f"statistics must fit axis {axis}")
+        ctx.require_eq(
+            x.dims[axis],
+            p.dims[0],
+            f"mean and variance must have one entry per element of axis {axis}",
+        )
     eps = ctx.scalar(float(attrs["epsilon"]), variance.dtype)
     shifted = ctx.emit(R.add(ctx.expr(variance), eps.expr), variance.dims, variance.dtype)
     scale = ctx.emit(R.rsqrt(shifted.expr), variance.dims, variance.dtype)
@@ -159,7 +169,11 @@ def _normalized(ctx: Emitter, x: Tensor, axes: Sequence[int], epsilon: float) ->
 def _affine(ctx: Emitter, y: Tensor, args: Args, axis: int, attrs: Attrs) -> Tensor:
     ctx.same_dtype([y, *args])
     for p in args:
-        ctx.require_eq(y.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
+        ctx.require_eq(
+            y.dims[axis],
+            p.dims[0],
+            f"scale and shift must have one entry per element of axis {axis}",
+        )
     gamma, beta = (along(ctx, p, axis, y.rank) for p in args)
     if attrs["scale"]:
         y = ctx.emit(R.multiply(ctx.expr(y), ctx.expr(gamma)), y.dims, y.dtype)
@@ -207,7 +221,9 @@ def _prelu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.same_dtype(args)
     x, slope = args
     axis = ctx.axis(attrs["axis"], x.rank)
-    ctx.require_eq(x.dims[axis], slope.dims[0], f"one slope for every entry of axis {axis}")
+    ctx.require_eq(
+        x.dims[axis], slope.dims[0], f"there must be one slope per element of axis {axis}"
+    )
     slope = along(ctx, slope, ctx.axis(attrs["axis"], x.rank), x.rank)
     zero = ctx.scalar(0, x.dtype)
     positive = ctx.emit(R.greater(ctx.expr(x), zero.expr), x.dims, "bool")

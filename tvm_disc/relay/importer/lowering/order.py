@@ -120,7 +120,9 @@ def _searchsorted(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
                 ctx.where(f"expected values of rank {row.rank}, found rank {values.rank}")
             )
         for a in range(row.rank - 1):
-            ctx.require_eq(row.dims[a], values.dims[a], f"axis {a} must agree")
+            ctx.require_eq(
+                row.dims[a], values.dims[a], f"axis {a} of both operands must have one size"
+            )
     call = R.bucketize(ctx.expr(values), ctx.expr(row), False, bool(attrs["right"]))
     return cast(ctx, ctx.emit(call, values.dims, "int64"), attrs["dtype"])
 

@@ -72,7 +72,7 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if attrs["layout"] != "NCHW":
         raise Unsupported(ctx.where(f"unsupported layout {attrs['layout']}"))
     for a, (d, e) in enumerate(zip(one.dims, other.dims, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of both operands must agree")
+        ctx.require_eq(d, e, f"axis {a} of both operands must have one size")
     size, most, stride, apart = (
         int(attrs[n]) for n in ("kernel_size", "max_displacement", "stride1", "stride2")
     )
@@ -86,7 +86,9 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     border = most + (size - 1) // 2
     spatial = []
     for d in one.dims[2:]:
-        ctx.solver.require_le(i64(2 * border), d, ctx.where("the displacements must fit the input"))
+        ctx.solver.require_le(
+            i64(2 * border), d, ctx.where("the displacements must not be larger than the input")
+        )
         spatial.append(tirx.floordiv(d - 2 * border + (stride - 1), i64(stride)))
     across = 2 * (most // apart) + 1
     dims = [one.dims[0], i64(across * across), *map(ctx.solver.simplify, spatial)]
@@ -113,7 +115,9 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
     dtype = attrs["out_dtype"] or x.dtype
     w = cast(ctx, permute(ctx, args[1], [names.index(c) for c in "IHW"]), dtype)
-    ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
+    ctx.require_eq(
+        x.dims[1], w.dims[0], "the input channels must equal those that the kernel reads"
+    )
     strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilations"))
     pads = padding(ctx, attrs["padding"], 2)
     if any(pads):
@@ -257,7 +261,9 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.require_eq(scores.dims[1], i64(2 * count), "two scores for each anchor")
     ctx.require_eq(moves.dims[1], i64(4 * count), "four numbers for each anchor")
     for a in (0, 2, 3):
-        ctx.require_eq(moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must agree")
+        ctx.require_eq(
+            moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must have one size"
+        )
     ctx.require_eq(args[2].dims[0], batch, "there must be one size for each image")
     ctx.solver.require_le(i64(3), args[2].dims[1], ctx.where("a size must have three numbers"))
     for d in (high, wide):

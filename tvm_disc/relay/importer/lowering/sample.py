@@ -91,7 +91,7 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     method = str(attrs["method"])
     if method not in ("bilinear", "nearest", *(["bicubic"] if rank == 2 else [])):
         raise Unsupported(ctx.where(f"unsupported method {method!r} in {rank} dims"))
-    ctx.require_eq(grid.dims[0], x.dims[0], "the batch dims must agree")
+    ctx.require_eq(grid.dims[0], x.dims[0], "the batch sizes of both operands must be equal")
     ctx.require_eq(grid.dims[1], i64(rank), "the grid must have a coordinate for each axis")
     count = product(grid.dims[2:])
     corners = bool(attrs["align_corners"])
@@ -191,10 +191,12 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     w = permute(ctx, args[2], [names.index(c) for c in "OIHW"])
     taps = w.dims[2:]
     parts = int(attrs["deformable_groups"])
-    ctx.require_eq(w.dims[1], x.dims[1], "input channels must fit the kernel")
+    ctx.require_eq(
+        w.dims[1], x.dims[1], "the input channels must equal those that the kernel reads"
+    )
     ctx.require_eq(offset.dims[1], taps[0] * taps[1] * (2 * parts), "two offsets for each tap")
     ctx.solver.require_divides(i64(parts), x.dims[1], ctx.where("groups must divide the input"))
-    ctx.require_eq(offset.dims[0], x.dims[0], "the batch dims must agree")
+    ctx.require_eq(offset.dims[0], x.dims[0], "the batch sizes of both operands must be equal")
     columns = _deformed(ctx, x, offset, taps, attrs)
     kernel = ctx.reshape(w, [w.dims[0], product(w.dims[1:])])
     out = matmul(ctx, kernel, columns, attrs["out_dtype"] or x.dtype)

@@ -272,7 +272,7 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         if mean.rank != len(wanted):
             raise TypeMismatch(ctx.where(f"a mean of rank {mean.rank} does not fit rank {x.rank}"))
         for a, (d, e) in enumerate(zip(mean.dims, wanted, strict=True)):
-            ctx.require_eq(d, e, f"axis {a} of the mean must fit the result")
+            ctx.require_eq(d, e, f"axis {a} of the mean must have the size of the result")
         mean = ctx.reshape(mean, kept)
     centred = x - mean
     square = centred * centred

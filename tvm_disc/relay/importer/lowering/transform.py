@@ -271,7 +271,7 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for p in parts[1:]:
         for a in range(parts[0].rank):
             if a != axis:
-                ctx.require_eq(dims[a], p.dims[a], f"axis {a} of every part must agree")
+                ctx.require_eq(dims[a], p.dims[a], f"axis {a} of all parts must have one size")
     total = parts[0].dims[axis]
     for p in parts[1:]:
         total = total + p.dims[axis]

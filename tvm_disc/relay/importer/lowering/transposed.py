@@ -100,7 +100,9 @@ def _conv_transpose(build: Callable[..., object], rank: int) -> Rule:
         wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)
         w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
-        ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
+        ctx.require_eq(
+            x.dims[1], w.dims[0], "the input channels must equal those that the kernel reads"
+        )
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
         if None in map(ctx.literal, w.dims[2:]):
             return restore(_whole(ctx, build, x, w, attrs))
@@ -125,7 +127,9 @@ def _by_phases(
     ]
     lengths = [x.dims[2 + d] * strides[d] + axes[d].length for d in range(rank)]
     for length in lengths:
-        ctx.solver.require_le(i64(0), length, ctx.where("the padding must fit the result"))
+        ctx.solver.require_le(
+            i64(0), length, ctx.where("the padding must not be larger than the result")
+        )
     window = ([1] * rank, [*(a.before for a in axes), *(a.after for a in axes)], dilation)
     phases = _grouped(ctx, _phases(ctx, w, axes), groups)
     y = convolve(ctx, build, x, phases, {**attrs, "groups": groups, "channels": None}, window)
@@ -206,7 +210,9 @@ def _whole(
     for d in range(rank):
         taken = strides[d] - 1 - more[d] + pads[d] + pads[d + rank]
         lengths.append(ctx.solver.simplify(x.dims[2 + d] * strides[d] + reach[d] - taken))
-        ctx.solver.require_le(i64(0), lengths[d], ctx.where("the padding must fit the result"))
+        ctx.solver.require_le(
+            i64(0), lengths[d], ctx.where("the padding must not be larger than the result")
+        )
     for a in range(rank):
         w = flip(ctx, w, 2 + a)
     window = ([1] * rank, [0] * (2 * rank), dilation)

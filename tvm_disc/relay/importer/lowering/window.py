@@ -84,7 +84,9 @@ def _windows(ctx: Emitter, dim: object, kernel: Expr, stride: int, pads: int, di
     """Return :func:`window_extent`, required to be non-negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)
-    ctx.solver.require_le(least, dim, ctx.where("the window must fit the padded input"))
+    ctx.solver.require_le(
+        least, dim, ctx.where("the window must not be larger than the padded input")
+    )
     return extent
 
 
@@ -121,7 +123,9 @@ def convolve(
     w = _depthwise(ctx, x, w, groups, attrs.get("channels"))
     x = cropped(ctx, x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
     pads = [max(p, 0) for p in pads]
-    ctx.require_eq(x.dims[1], w.dims[1] * groups, "input channels must fit the kernel")
+    ctx.require_eq(
+        x.dims[1], w.dims[1] * groups, "the input channels must equal those that the kernel reads"
+    )
     ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the outputs"))
     spatial = [
         _windows(
