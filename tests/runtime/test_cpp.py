@@ -89,7 +89,7 @@ def test_refusals_of_texts(program: Path, language: Path, saved: Path) -> None:
     generate = program.with_name("generate_text")
     for words, message in (
         ((language, 5, "97"), "prompt: expected tokens 0 .. 96, found 97"),
-        ((language, -1, "1"), "expected a prompt with a token, and a number of tokens from 0"),
+        ((language, -1, "1"), "expected a prompt of at least one token"),
         ((language, 5, "1", 1.0, 0, 1.5, 1.0, 0), "choice: expected temperature and top_k from 0"),
         ((saved, 5, "1"), "expected a language model, with inputs ids, mask and positions, found"),
     ):

@@ -90,7 +90,7 @@ def test_a_long_build_tells_stage_and_kernel_and_clears_the_line(terminal: Termi
     tvm_disc.build(softmax(), options=Options(fuse=False))
     text = terminal.getvalue()
     for number in range(1, 7):
-        assert f"building, kernels, kernel {number} of 6 |" in text
+        assert f"building, kernels (step 2 of 5), kernel {number} of 6 |" in text
     assert "of exp" in text and "\n" not in text
     assert is_clear(text) and threads() == []
 
@@ -132,7 +132,9 @@ def test_a_log_gets_lines_at_growing_intervals(
     monkeypatch.setattr(progress, "LOG_DELAY_S", 0.2)
     tvm_disc.build(softmax(), options=Options(fuse=False))
     lines = terminal.getvalue().splitlines()
-    told = re.compile(r"tvm_disc: building, kernels, kernel \d of 6, kernel .*, \d+ s")
+    told = re.compile(
+        r"tvm_disc: building, kernels \(step 2 of 5\), kernel \d of 6, kernel .*, \d+ s"
+    )
     assert any(map(told.fullmatch, lines)), lines
     assert re.fullmatch(r"tvm_disc: the build ended, \d+ s", lines[-1])
     # 0.2, 0.4, 0.8 ... seconds, for at least 2.4: fewer lines than kernels.
@@ -279,7 +281,7 @@ def test_on_a_terminal_the_line_fits_and_goes(root: Path) -> None:
     text = os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert done.returncode == 0
-    assert "building, kernels, kernel 3 of 14 |" in text and is_clear(text)
+    assert "building, kernels (step 2 of 5), kernel 3 of 14 |" in text and is_clear(text)
     assert max(map(len, text.split("\r"))) <= 60 and "\n" not in text
 
 

@@ -49,7 +49,7 @@ class LanguageModel {
       }
     }
     if (prompt.empty() || most < 0) {
-      throw std::runtime_error("expected a prompt with a token, and a number of tokens from 0");
+      throw std::runtime_error("expected a prompt of at least one token, and at least 0 tokens to generate");
     }
     if (!(choice.temperature >= 0 && choice.top_p > 0 && choice.top_p <= 1 && choice.top_k >= 0 &&
           choice.repetition_penalty > 0)) {

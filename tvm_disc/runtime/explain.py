@@ -72,7 +72,8 @@ def explanation(
         lines += ["", f"workspace in bytes, as a formula{rounds}", f"  {text}"]
     lines += ["", *_shapes(manifest["shapes"])]
     if manifest["premises"]:
-        lines += ["", "general version", *_shapes(manifest["general"]["shapes"], wishes=False)]
+        other = _shapes(manifest["general"]["shapes"], wishes=False)
+        lines += ["", "general version, for all other calls", *other]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
 

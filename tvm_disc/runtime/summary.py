@@ -15,7 +15,7 @@ from tvm_disc.runtime.calls import counted, readable
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer
 
 USUAL = 64  # default size of a dim
-LONGEST, KEPT = 240, 180  # maximum characters of a line, and length to which longer lines are cut
+LONGEST, KEPT = 320, 240  # maximum characters of a line, and length to which longer lines are cut
 KINDS = {  # words for the kinds of kernels whose names are not clear to users
     "loop": "element-wise operators",
     "row": "reductions along an axis",

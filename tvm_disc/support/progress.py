@@ -26,6 +26,8 @@ from tvm_disc.support.deadline import watched_by, watching
 DELAY_S, INTERVAL_S = 2.0, 0.25
 # In a log: seconds before the first line, if the user did not enable it, and between two lines.
 LOG_DELAY_S, LOG_INTERVAL_S = 10.0, 60.0
+# Steps of a build after the first, which consists of the passes; each with its stages.
+STEPS = (("kernels",), ("host program",), ("machine code", "description"), ("load", "keep"))
 COUNTED = "{desc}, kernel {n_fmt} of {total_fmt} |{bar:10}| {elapsed}{postfix}"
 UNCOUNTED = "{desc} {elapsed}"
 
@@ -151,7 +153,9 @@ class ProgressLine:
         return bar
 
     def _described(self) -> str:
-        return f"building, {self._stage}"
+        stage = self._stage.partition("/")[0]
+        step = next((k for k, stages in enumerate(STEPS, 2) if stage in stages), 1)
+        return f"building, {self._stage} (step {step} of {len(STEPS) + 1})"
 
     def _draw(self, bar: _Bar) -> None:
         count = self._count

@@ -73,7 +73,9 @@ def test_both_paths_name_one_class() -> None:
 
 @pytest.mark.parametrize("typ", TYPES, ids=lambda t: type(t).__name__)
 def test_a_bare_functor_names_the_method_it_lacks(typ: relay.Type) -> None:
-    with pytest.raises(TypeError, match=r"TypeFunctor has no visit_\w+; a functor has one"):
+    with pytest.raises(
+        TypeError, match=r"TypeFunctor has no method visit_\w+, which a \w+ requires"
+    ):
         TypeFunctor().visit(typ)
 
 

@@ -195,7 +195,7 @@ def test_no_rows_and_no_words() -> None:
         ),
         (
             lambda: next(generate(lambda ids: np.zeros(3), np.zeros((1, 2), int), 3)),
-            "step: expected logits [1, ..., words], found [3]",
+            "step: expected logits [1, ..., vocabulary], found [3]",
         ),
         (
             lambda: next(generate(lambda ids: fixed(ids) * np.nan, np.zeros((1, 2), int), 3)),

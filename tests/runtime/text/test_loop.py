@@ -164,7 +164,7 @@ def test_scores_that_are_not_numbers(ahead: int) -> None:
     state = np.full((1, WIDTH), np.nan, np.float32)
     with mock.patch.object(LanguageModel, "_states", return_value={"recurrent_0": state}):
         made = generate(lm, [[1, 0]], 4, ahead=ahead)
-        with pytest.raises(BadInput, match="the scores of word 2 contain NaN"):
+        with pytest.raises(BadInput, match="the logits of token 2 contain NaN"):
             next(made)
 
 
@@ -184,7 +184,7 @@ def test_stop_tokens_of_any_kind(stop: Any) -> None:
     "stop", [2, None, [2.5], ["2"], [float("nan")], [[1, 2], [3, 4]], np.zeros((3, 0)), [2**64]]
 )
 def test_wrong_stop_tokens(stop: Any) -> None:
-    with pytest.raises(BadInput, match="stop: expected a sequence of token ids"):
+    with pytest.raises(BadInput, match="stop: expected"):
         generate(model(2), [[1]], 3, stop=stop)
 
 
@@ -192,7 +192,7 @@ def test_refusals() -> None:
     for wrong in (-1, 1.5, True, "all"):
         with pytest.raises(BadInput, match="ahead: expected"):
             generate(model(2), [[1]], 3, ahead=wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=r"expected words 0 \.\. 1"):
+    with pytest.raises(BadInput, match=r"expected token ids 0 \.\. 1"):
         generate(model(2), [[2]], 3)
 
 

@@ -116,8 +116,8 @@ def _check(model: PreTrainedModel) -> None:
         )
     if not model.can_generate():
         raise TypeMismatch(
-            f"language_model: expected a causal language model, found {kind}, which does not score "
-            "next words; use the class ...ForCausalLM"
+            f"language_model: expected a causal language model, found {kind}, which returns no "
+            "logits of the next token; use the class ...ForCausalLM"
         )
     if model.training:
         raise BadInput(

@@ -132,7 +132,7 @@ _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 def _refusal(group: Group, node: Node, data: Node) -> str | None:
     taps = literal_taps(node)
     if not channels_last(node):
-        return "it requires the channels last: the layout is like NCHW"
+        return "it requires the channels last: in this kernel the pixels are last"
     if node.weighted:
         weight = node.inputs[1]
         if None in (static_dim(d) for d in weight.shape[:2]):

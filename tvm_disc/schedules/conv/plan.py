@@ -34,8 +34,8 @@ def _no_product(node: Node, last: bool) -> str | None:
     if not node.weighted:
         return "it requires a convolution: this is pooling, which has no weights"
     if channels_last(node) is not last:
-        wanted, found = ("last", "NCHW") if last else ("before the pixels", "NHWC")
-        return f"it requires the channels {wanted}: the layout is like {found}"
+        wanted, found = ("last", "the pixels") if last else ("before the pixels", "they")
+        return f"it requires the channels {wanted}: in this kernel {found} are last"
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return "it requires several input channels per group: this is a depthwise convolution"

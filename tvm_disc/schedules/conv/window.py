@@ -75,7 +75,7 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 
 def _refusal(node: Node) -> str | None:
     if channels_last(node):
-        return "it requires the channels before the pixels: the layout is like NHWC"
+        return "it requires the channels before the pixels: in this kernel they are last"
     if node.weighted:
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:

@@ -66,7 +66,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     rank = len(node.shape) - 2
     taps = literal_taps(node)
     if channels_last(node):
-        return "it requires the channels before the pixels: the layout is like NHWC"
+        return "it requires the channels before the pixels: in this kernel they are last"
     if node.weighted:
         if static_dim(channels := node.inputs[1].shape[1]) != 1:
             return f"it requires one input channel per output: there are {channels}"

@@ -24,7 +24,7 @@ def _state(ctx: Emitter, key: Tensor) -> None:
         raise TypeMismatch(
             ctx.where(f"expected a key of 10 uint64, found rank {key.rank} of {key.dtype}")
         )
-    ctx.require_eq(key.dims[0], i64(10), "a key must have 10 words")
+    ctx.require_eq(key.dims[0], i64(10), "a key must have 10 elements")
 
 
 def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Size, count: Size) -> Tensor:
