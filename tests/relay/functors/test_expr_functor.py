@@ -191,9 +191,7 @@ def test_both_paths_name_one_class() -> None:
 
 @pytest.mark.parametrize("expr", every_node(), ids=lambda e: type(e).__name__)
 def test_a_bare_functor_names_the_method_it_lacks(expr: relay.Expr) -> None:
-    with pytest.raises(
-        TypeError, match=r"ExprFunctor has no method visit_\w+, which a \w+ requires"
-    ):
+    with pytest.raises(TypeError, match=r"ExprFunctor has no method visit_\w+, which"):
         ExprFunctor().visit(expr)
 
 

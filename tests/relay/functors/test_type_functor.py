@@ -73,9 +73,7 @@ def test_both_paths_name_one_class() -> None:
 
 @pytest.mark.parametrize("typ", TYPES, ids=lambda t: type(t).__name__)
 def test_a_bare_functor_names_the_method_it_lacks(typ: relay.Type) -> None:
-    with pytest.raises(
-        TypeError, match=r"TypeFunctor has no method visit_\w+, which a \w+ requires"
-    ):
+    with pytest.raises(TypeError, match=r"TypeFunctor has no method visit_\w+, which"):
         TypeFunctor().visit(typ)
 
 
