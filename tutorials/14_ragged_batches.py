@@ -142,7 +142,7 @@ for result in (relay.sum(x, axis=0), relay.sort(x, axis=1)):
 # %% [markdown]
 # ```text
 # ragged: sum...: it combines elements of different items
-# ragged: ...: no rule describes it for items of different lengths
+# ragged: ...: it is not supported on items of different lengths
 # ```
 #
 # ## Time

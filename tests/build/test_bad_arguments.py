@@ -40,9 +40,13 @@ def test_sources(source: Any, kind: type[Exception], message: str) -> None:
 
 
 ARGUMENTS = [
-    ({"constraints": 5}, BadInput, "constraints: expected a list of texts .* found 5"),
-    ({"constraints": [5]}, BadInput, "constraints: expected a list of texts .* found 5"),
-    ({"constraints": "n > 1"}, BadInput, "constraints: expected a list of texts .* found 'n > 1'"),
+    ({"constraints": 5}, BadInput, "constraints: expected a list of strings .* found 5"),
+    ({"constraints": [5]}, BadInput, "constraints: expected a list of strings .* found 5"),
+    (
+        {"constraints": "n > 1"},
+        BadInput,
+        "constraints: expected a list of strings .* found 'n > 1'",
+    ),
     ({"constraints": [""]}, ParseError, "expected a dim, found the end"),
     ({"constraints": ["n >"]}, ParseError, "column 4: expected a dim, found the end"),
     ({"constraints": ["n > " + "9" * 5000]}, ParseError, r"column 5: .* less than 2\*\*63"),

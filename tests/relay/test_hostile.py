@@ -124,7 +124,7 @@ def test_types_that_are_large_when_written_out() -> None:
         nodes.append({"type_key": "Array", "data": [inner, inner]})
     nodes.append({"type_key": "TupleType", "attrs": {"fields": str(2 * levels + 2)}})
     nodes.append({"type_key": "Array"})
-    with pytest.raises(ParseError, match=r"node \d+ .*expected at most 1000000 parts, 200 deep"):
+    with pytest.raises(ParseError, match=r"node \d+ .*expected at most 1000000 nodes"):
         relay.load_json(graph(*nodes))
 
 
@@ -164,7 +164,7 @@ def params(name: bytes, *fields: int) -> bytes:
     ("data", "message"),
     [
         (b"", "truncated"),
-        (params(b"\xff\xff", 0), "byte 32: the name of a tensor is no text"),
+        (params(b"\xff\xff", 0), "byte 32: the name of a tensor is not UTF-8 text"),
         (params(b"w", -1, -8), r"byte 41: 'w': .* found \(-1, -8\)"),
         (params(b"w", 1 << 32, 1 << 32), r"byte 41: 'w': .* says 0 bytes"),
         (params(b"w", *[1] * 40), r"byte 41: 'w': .* at most 32 dims"),

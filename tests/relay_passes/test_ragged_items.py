@@ -139,11 +139,11 @@ def test_indices_are_checked_over_the_whole_batch() -> None:
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "sum over items and rows": (
         lambda x: relay.sum(x, axis=[0, 1]),
-        "ragged: sum: it combines elements of different items",
+        "ragged: sum.*: it combines elements of different items",
     ),
     "part of a length": (
         lambda x: relay.strided_slice(x, [1], [1000], axes=[1]),
-        "ragged: .*it takes a part of the ragged axis",
+        "ragged: .*it slices the ragged axis",
     ),
 }
 

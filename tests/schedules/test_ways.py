@@ -102,7 +102,9 @@ def test_sides_that_fill_no_tile() -> None:
         "transpose not used: it requires at least 4 elements on both axes of a tile"
         in explained(transpose(3))
     )
-    assert f"it requires that both sides have {LANES} elements" in explained(transpose(LANES - 1))
+    assert f"it requires that both axes of the tile have {LANES} elements" in explained(
+        transpose(LANES - 1)
+    )
     assert "it requires that" not in explained(transpose(LANES))
 
 

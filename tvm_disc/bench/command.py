@@ -69,7 +69,7 @@ def measurement_arguments(parser: argparse.ArgumentParser, peers: Sequence[str])
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="timeout for an answer of a peer",
+        help="seconds to wait for an answer of another engine",
     )
     parser.add_argument(
         "--tolerance",

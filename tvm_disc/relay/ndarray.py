@@ -103,7 +103,9 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
         raise ParseError(f"a parameter file is truncated: {error}") from None
     except UnicodeDecodeError:
         place = f"byte {offset + 8}"
-        raise ParseError(f"a parameter file: {place}: the name of a tensor is no text") from None
+        raise ParseError(
+            f"a parameter file: {place}: the name of a tensor is not UTF-8 text"
+        ) from None
     if arrays != count:
         raise ParseError(f"a parameter file has {count} names and {arrays} tensors")
     offset += 8

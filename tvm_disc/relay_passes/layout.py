@@ -182,7 +182,10 @@ class _Islands:
             seen.add(root)
             images, count = self.crossing[root], self.convolutions[root]
             moved, read = _number(images, "image"), _number(count, "convolution")
-            yield WhyNot(f"{node.label} channels last", f"{moved} would be transposed for {read}")
+            yield WhyNot(
+                f"{node.label} channels last",
+                f"it would transpose {moved} to speed up {read}, which costs more than it saves",
+            )
 
 
 def _number(count: int, what: str) -> str:

@@ -328,7 +328,7 @@ def evaluate(node: Node) -> Numbers | str:
 def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     row = node.row
     assert row is not None
-    refused = f"{node.label} is not a cast, move, shift or scale"
+    refused = f"{node.label} is not a cast, transpose, reshape, subtracted zero point or scale"
     if len(given) == 1:
         if node.cls is OpClass.VIEW and (shape := _static(node)) is not None:
             return given[0].joined(shape)

@@ -296,7 +296,7 @@ def _gather_nd(low: ElementReader, node: Node, index: Index) -> Expr:
     lead = len(picks.shape) - 1
     depth = static_dim(picks.shape[-1])
     if depth is None:
-        raise Unsupported("gather_nd: the last dim of the indices must be known")
+        raise Unsupported("gather_nd: the last dim of the indices must be known at compile time")
     head = list(index)[:lead]
     at = list(index)[:batch]
     for k in range(depth):

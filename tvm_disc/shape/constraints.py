@@ -84,7 +84,7 @@ def check_constraints(constraints: object) -> tuple[str, ...]:
         if not isinstance(text, str):
             found = repr(constraints if text is None else text)[:80]
             raise BadInput(
-                f'constraints: expected a list of texts such as "1 <= b <= 64", found {found}'
+                f'constraints: expected a list of strings such as "1 <= b <= 64", found {found}'
             )
     return texts
 

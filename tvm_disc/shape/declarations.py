@@ -34,7 +34,9 @@ def declare_facts(
         raise BadInput(f"declare_facts: expected a mapping of names to dims, found {shown(dims)}")
     for name, texts in (("constraints", constraints), ("premises", premises)):
         if not isinstance(texts, list | tuple):
-            raise BadInput(f"declare_facts: {name}: expected a list of texts, found {shown(texts)}")
+            raise BadInput(
+                f"declare_facts: {name}: expected a list of strings, found {shown(texts)}"
+            )
     for text in constraints:
         sizes: dict[str, int] = {}
         fact = parse_constraint(text, partial(_resolve, dims, sizes), dims)

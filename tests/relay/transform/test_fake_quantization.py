@@ -218,7 +218,7 @@ STAY: dict[str, tuple[Any, str]] = {
     "an optional operator": (lambda: nn.softmax(matrix()), "nn.softmax has no rule"),
     "a range that no quantize tells": (
         lambda: relay.sqrt(relay.exp(matrix(0.02))),
-        "exp: the range of its result is not known",
+        "exp: the scale and zero point of its result are not known",
     ),
     "a reshape of channels with scales of their own": (
         lambda: relay.reshape(image("x", CHANNELS, [0, 1, 2], (2, 3, 4), axis=1), (24,)),

@@ -404,7 +404,7 @@ OTHER_USES: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "returned": (
         lambda past, at, new: [past, written(past, at, new)],
-        "it is also a result as it was before",
+        "the model also returns it unchanged",
     ),
     "scattered twice": (
         lambda past, at, new: [written(past, at, new), written(past, at, relay.nn.relu(new))],
@@ -423,15 +423,15 @@ OTHER_USES: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "not returned": (
         lambda past, at, new: [relay.sum(written(past, at, new)), new],
-        "the updated input, arranged as before, is not a result",
+        "the model does not return the updated input in the layout of the input",
     ),
     "returned in another order": (
         lambda past, at, new: [relay.transpose(written(past, at, new)), new],
-        "the updated input, arranged as before, is not a result",
+        "the model does not return the updated input in the layout of the input",
     ),
     "changed again": (
         lambda past, at, new: [relay.nn.relu(written(past, at, new)), new],
-        "the updated input, arranged as before, is not a result",
+        "the model does not return the updated input in the layout of the input",
     ),
 }
 

@@ -155,7 +155,7 @@ def check_node(node: object) -> None:
             what = "an object" if kind is dict else "a list"
             raise ParseError(f'"{field}": expected {what}, found {repr(node[field])[:80]}')
     if not all(isinstance(k, str) for k in node.get("keys", ())):
-        raise ParseError('"keys": expected a list of texts')
+        raise ParseError('"keys": expected a list of strings')
 
 
 class TreeSizes:

@@ -126,7 +126,9 @@ class QuantizedSite:
             NoRule: the range of the result is not known, or it has several scales.
         """
         if self.out is None:
-            raise NoRule(f"{op_name(self.call)}: the range of its result is not known")
+            raise NoRule(
+                f"{op_name(self.call)}: the scale and zero point of its result are not known"
+            )
         if not self.out.is_scalar:
             raise NoRule(f"{op_name(self.call)}: its result has a scale per channel")
         return self.out if self.out.dtype == like.dtype else like
@@ -246,7 +248,7 @@ def _concatenate(site: QuantizedSite) -> tuple[Expr, Types]:
         )
         return made, out
     if site.out is None and not all(t.same(out) for t in kinds):
-        raise NoRule("concatenate: the range of its result is not known")
+        raise NoRule("concatenate: the scale and zero point of its result are not known")
     parts = [requantized(v, t, out) for v, t in zip(values.fields, kinds, strict=True)]
     return op_call("concatenate", Tuple(tuple(parts)), **site.attrs), out
 
@@ -491,7 +493,7 @@ def _extreme(site: QuantizedSite) -> tuple[Expr, Types]:
     (a, a_kind), (b, b_kind) = _pair(site)
     out = a_kind if a_kind.same(b_kind) else site.out
     if out is None:
-        raise NoRule(f"{op_name(site.call)}: the range of its result is not known")
+        raise NoRule(f"{op_name(site.call)}: the scale and zero point of its result are not known")
     return op_call(
         op_name(site.call), requantized(a, a_kind, out), requantized(b, b_kind, out)
     ), out

@@ -146,7 +146,7 @@ class FixedCaches:
             return f"reduction {how!r} would round a bfloat16 cache after each row"
         form = self._arranged(_Form(param, _plain(param)), chain[-2::-1])
         if form is None:
-            return "the scatter reads it in another arrangement"
+            return "the scatter reads a reordered copy of it"
         position = self._position(param, form, binding.var)
         if isinstance(position, str):
             return position
@@ -159,7 +159,7 @@ class FixedCaches:
         dead = self._selection(binding)
         for var, reader in zip(chain, readers, strict=True):
             if self._returned(var):
-                return "it is also a result as it was before"
+                return "the model also returns it unchanged"
             users = [b for b in self.users[var] if b is not dead]
             other = next((b for b in users if b is not reader), None)
             if other is not None:
@@ -194,7 +194,7 @@ class FixedCaches:
             if moved is not None and moved.is_plain and self._same_type(result, param):
                 at.append(position)
         if not at:
-            return "the updated input, arranged as before, is not a result"
+            return "the model does not return the updated input in the layout of the input"
         if len(at) > 1:
             return f"results {at[0]} and {at[1]} are both the updated cache"
         return at[0]

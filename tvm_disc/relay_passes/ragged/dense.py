@@ -19,8 +19,8 @@ from tvm_disc.typing import Expr
 
 Test = Callable[[Node, RaggedDims], "str | None"]
 
-_NUMBER = "it computes with a length, which differs between items"
-_ALONG = "it combines the elements along a dim of the largest length"
+_NUMBER = "it computes with the length of an item, which differs between items"
+_ALONG = "it combines elements along an axis that is padded to the largest length"
 
 
 def dense_reason(node: Node, dims: RaggedDims) -> str | None:
@@ -31,7 +31,7 @@ def dense_reason(node: Node, dims: RaggedDims) -> str | None:
     for shape in shapes:
         for axis in dims.axes_of(shape):
             if not any(dims.solver.known_eq(shape[axis], d.size) for d in dims.dims):
-                return f"axis {axis} has a size computed from a length"
+                return f"axis {axis} has a size computed from the length of an item"
     if node.cls is OpClass.ELEMWISE:
         return _NUMBER if dims.sizes_in(_prims(node)) else None
     if node.cls is OpClass.VIEW:
@@ -39,7 +39,7 @@ def dense_reason(node: Node, dims: RaggedDims) -> str | None:
     if node.cls is OpClass.REDUCE:
         return _along(node.inputs[0].shape, reduced_axes(node), dims)
     test = TESTS.get(node.op)
-    return "its elements may depend on a length" if test is None else test(node, dims)
+    return "its elements may depend on the length of an item" if test is None else test(node, dims)
 
 
 def _prims(node: Node) -> list[object]:
@@ -64,7 +64,11 @@ def _view_reason(node: Node, dims: RaggedDims) -> str | None:
         same = same and bool(
             dims.solver.known_eq(product(source[a + 1 : b]), product(target[c + 1 : d]))
         )
-    return None if same else "it mixes elements of a dim of the largest length with others"
+    return (
+        None
+        if same
+        else "it mixes elements of an axis that is padded to the largest length with others"
+    )
 
 
 def _anywhere(node: Node, dims: RaggedDims) -> str | None:

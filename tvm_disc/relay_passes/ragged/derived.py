@@ -42,7 +42,11 @@ def derive_dims(values: Values, nodes: Iterable[Node]) -> None:
             size, reason = node.shape[2], length_reason(values, node)
         elif node.op == "relax.concat":
             size = node.shape[concat_axis(node)]
-            reason = None if _rises(values, size) else "its length does not rise"
+            reason = (
+                None
+                if _rises(values, size)
+                else "the length of its result does not increase with that of its operand"
+            )
         else:
             continue
         roots = dims.sizes_in([size])
@@ -61,10 +65,10 @@ def length_reason(values: Values, node: Node) -> str | None:
     if dims.of(size) is not None:
         return None
     if not _rises(values, size):
-        return "the length of its result is not known to rise with that of its operand"
+        return "the length of its result is not proved to increase with that of its operand"
     empty = dims.solver.const(substitute(size, {dims.sizes_in([size])[0].symbol: i64(0)}))
     if empty is None or empty > 0:
-        return "an item without elements would have a result"
+        return "an item of length 0 would have a result"
     return None
 
 

@@ -86,7 +86,9 @@ class RaggedInputs:
             fewest = self.solver.symbol(f"{name}_fewest", f"input '{name}' least length")
             count = self.solver.symbol(f"{name}_ends", f"input '{name}_offsets' axis 0")
             self.solver.require(
-                count >= 1, "offsets", f"the offsets of '{name}' must have one element per item + 1"
+                count >= 1,
+                "offsets",
+                f"the offsets of '{name}' must have one element more than there are items",
             )
             ty = relax.TensorType([count], "int64")
             offsets = relax.Var(f"{name}_offsets", ty)
@@ -169,7 +171,8 @@ def settle_guards(inputs: RaggedInputs) -> None:
             rises = rises_with(guard.cond, dim.symbol, solver)
             if rises is None:
                 raise Unsupported(
-                    f"ragged: a requirement of every length cannot be checked: {guard.message}"
+                    "ragged: a condition on the length of every item cannot be checked: "
+                    f"{guard.message}"
                 )
             if rises:
                 guard = _renamed(guard, {dim.symbol: dim.fewest})

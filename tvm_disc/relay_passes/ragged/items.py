@@ -23,7 +23,7 @@ from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
-PART = "it takes a part of the ragged axis"
+PART = "it slices the ragged axis"
 _OPERATORS: Mapping[type, Callable[[Expr, Expr], Expr]] = {
     tirx.Add: R.add,
     tirx.Sub: R.subtract,

@@ -94,7 +94,7 @@ class Recurrence:
         count = self.forms[self.loop.limit]
         dim = None if isinstance(count, Dense | Packed | Padded) else self.values.dims.of(count)
         if dim is None or dim.root is not None or self._literal(self.loop.counter) != 0:
-            raise NotRagged("it does not count the elements of an item")
+            raise NotRagged("its number of iterations is not the length of an item")
         return dim
 
     def _literal(self, k: int) -> float | None:

@@ -42,7 +42,7 @@ def ragged_form(values: Values, node: Node, forms: Forms) -> Form | str:
         return _reduce(values, node, forms)
     rule = RULES.get(node.op)
     if rule is None:
-        return "no rule describes it for items of different lengths"
+        return "it is not supported on items of different lengths"
     return rule(values, node, forms)
 
 
@@ -188,12 +188,12 @@ def _take(values: Values, node: Node, forms: Forms) -> Form | str:
     data, picks = forms
     axis = node.attrs["axis"]
     if not isinstance(data, Dense) or not isinstance(picks, Packed):
-        return "it reads a ragged value by index"
+        return "it gathers from a ragged value"
     shape = node.inputs[0].shape
     if axis is None or int(axis) % len(shape) != 0:
-        return "its indices are ragged, and do not select along axis 0"
+        return "its indices are ragged, and it gathers along another axis than 0"
     if values.dims.sizes_in(shape[:1]):
-        return "it reads a value of the largest length by index"
+        return "it gathers from a value that is padded to the largest length"
     stored = values.dims.stored(node.shape, picks.dim, picks.at)
     call = with_operands(node, [operand_expr(data.node), operand_expr(picks.node)])
     return Packed(values.emit(call, stored, node), picks.dim, picks.at)
@@ -202,7 +202,7 @@ def _take(values: Values, node: Node, forms: Forms) -> Form | str:
 def _slice(values: Values, node: Node, forms: Forms) -> Form | str:
     [form] = forms
     if isinstance(form, Padded):
-        return "it takes a part of a value that only an attention reads"
+        return "it slices a value that only an attention may read"
     assert isinstance(form, Packed)
     rank = len(node.inputs[0].shape)
     axes = [int(a) % rank for a in node.prims[0]]
@@ -228,7 +228,7 @@ def _slice(values: Values, node: Node, forms: Forms) -> Form | str:
 def _concat(values: Values, node: Node, forms: Forms) -> Form | str:
     first = _packed(forms)
     if first is None or any(isinstance(f, Padded) for f in forms):
-        return "it joins values that only an attention reads"
+        return "it concatenates values that only an attention may read"
     axis = concat_axis(node)
     if axis in first.at:
         return joined(values, node, forms) if axis == first.at[1] else _ITEMS

@@ -270,7 +270,7 @@ class _Rewriter:
         data, *numbers = (self._operand(self.old[x]) for x in call.args[:-1])
         limits = list(call.args[-1].values)
         if isinstance(data, Padded) or self.dims.sizes_in(limits):
-            raise self._refused(self.old[binding.var], "its elements are checked")
+            raise self._refused(self.old[binding.var], "a run-time check reads its elements")
         operands = [operand_expr(f.node) for f in (data, *numbers)]
         changed = tvm.ir.Call(call.op, [*operands, call.args[-1]], call.attrs)
         relax.expr._update_type(changed, data.node.var.ty)
@@ -302,8 +302,8 @@ class _Rewriter:
                 self.offsets.append("")
                 if self.dims.axes_of(form.node.shape):
                     raise Unsupported(
-                        f"ragged: result {k} has the largest length, but no ragged input flows "
-                        "into it"
+                        f"ragged: result {k} is padded to the largest length, but depends on no "
+                        "ragged input"
                     )
                 continue
             fits = isinstance(form, Packed) and form.at in ((0, 1), (0, MERGED))

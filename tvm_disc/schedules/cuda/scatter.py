@@ -82,7 +82,7 @@ def _slices(node: Node, body: Body) -> None:
     low, lead = body.low, len(indices.shape) - 1
     depth = static_dim(indices.shape[-1])
     if depth is None:
-        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+        raise Unsupported("scatter_nd: the last dim of the indices must be known at compile time")
     inner = list(low.space.split(body.lo, updates.shape[lead:]))
     low.resolve(inner)
     with low.loop("u", product(indices.shape[:lead])) as u:

@@ -63,7 +63,7 @@ def _scatter_nd(body: Body, node: Node) -> None:
     data, indices, updates = node.inputs
     depth = static_dim(indices.shape[-1])
     if depth is None:
-        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+        raise Unsupported("scatter_nd: the last dim of the indices must be known at compile time")
     low = body.low
     _copy_data(body, node)
     lead = len(indices.shape) - 1

@@ -47,7 +47,7 @@ def plan_update_nd(node: Node) -> Plan:
     _, new, indices = node.inputs
     depth, lead = static_dim(indices.shape[-1]), len(indices.shape) - 1
     if depth is None:
-        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+        raise Unsupported("scatter_nd: the last dim of the indices must be known at compile time")
     axes = node.attrs["axes"]
     rows, row = new.shape[:lead], new.shape[lead:]
     # Axes after the last one that is permuted are contiguous in the buffer, too.

@@ -131,7 +131,7 @@ def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
         work=_work(work, product([*work.outer_dims(), *covered]), TILE_OPS + SHUFFLE_OPS // lanes),
         emit=emit,
         knobs=TransposeKnobs("tiles", lanes),
-        needs=(Need(f"both sides have {lanes} elements", work.shorter() >= lanes),),
+        needs=(Need(f"both axes of the tile have {lanes} elements", work.shorter() >= lanes),),
         moved=0 if whole_lines else work.moved_twice(),
         notes={"tiles": f"{lanes} x {lanes} in registers"},
     )
