@@ -104,7 +104,7 @@ with torch.no_grad():
 
 # %% [markdown]
 # ```text
-# log: torch.compile: 1 of 16 nodes run in PyTorch: 1 node of the PyTorch program:
+# log: torch.compile: 1 of 16 nodes run in PyTorch: 1 node of the PyTorch program cannot be ...
 # ...
 # noisy: (2, 9, 9)
 # ```

@@ -56,7 +56,13 @@ def test_computed_operands(gpu: ctypes.CDLL) -> None:
     ("dtypes", "result", "tf32", "target", "reason"),
     [
         (("float32", "float32"), "float32", False, "cuda", "Options(tf32=True) allows them"),
-        (("int8", "int8"), "int32", True, "cuda", "operands are int8"),
+        (
+            ("int8", "int8"),
+            "int32",
+            True,
+            "cuda",
+            "they require float16 or bfloat16 operands: found int8",
+        ),
         (
             ("float16", "float16"),
             "float16",
@@ -64,7 +70,13 @@ def test_computed_operands(gpu: ctypes.CDLL) -> None:
             "cuda -arch=sm_75",
             "they require sm_80 or newer",
         ),
-        (("float64", "float64"), "float64", True, "cuda", "operands are float64"),
+        (
+            ("float64", "float64"),
+            "float64",
+            True,
+            "cuda",
+            "they require float16 or bfloat16 operands: found float64",
+        ),
     ],
 )
 def test_refusals_are_explained(

@@ -113,6 +113,6 @@ def test_an_operator_without_a_converter_names_the_way_around_it() -> None:
         def forward(self, x: Any) -> Any:
             return x + torch.rand_like(x)
 
-    message = r"(?s)1 node of the PyTorch program:.*`return x \+ torch\.rand_like.*torch\.compile\("
+    message = r"(?s)1 node of the PyTorch program.*`return x \+ torch\.rand_like.*torch\.compile\("
     with pytest.raises(Unsupported, match=message):
         tvm_disc.build(Noisy(), example_inputs=tensors((3,)))

@@ -177,7 +177,9 @@ class StableHLONode(Calc):
         found = outer_reads([self.block(k) for k in regions])
         pairs = [(v, self.walk.value(v)) for v in found]
         if any(isinstance(x, ComplexPair) for _, x in pairs):
-            raise Unsupported("a loop over complex numbers: pass real and imaginary parts")
+            raise Unsupported(
+                "loops over complex numbers are not supported; pass real and imaginary parts"
+            )
         return {v: x for v, x in pairs if not isinstance(x, ast.Constant)}
 
 

@@ -279,4 +279,6 @@ def refuse(problems: Sequence[str], advice: str = "") -> None:
         kinds = "node" if len(problems) == 1 else "nodes"
         lines = "\n  ".join(dict.fromkeys(problems))
         end = f"\n{advice}" if advice else ""
-        raise Unsupported(f"{len(problems)} {kinds} of the PyTorch program:\n  {lines}{end}")
+        raise Unsupported(
+            f"{len(problems)} {kinds} of the PyTorch program cannot be converted:\n  {lines}{end}"
+        )

@@ -42,7 +42,7 @@ def converted(n: StableHLONode, real: Convert | None) -> object:
     if row is not None:
         return row(n)
     if n.name == "reduce" and (len(n) > 2 or monoid(n.block()) != "add"):
-        raise Unsupported("a reduction of complex numbers: expected a sum")
+        raise Unsupported("a reduction of complex numbers: expected a sum, found another function")
     if real is None or n.name not in _BY_PARTS:
         raise Unsupported("programs have no complex numbers for this operator")
     return by_parts(n, real)

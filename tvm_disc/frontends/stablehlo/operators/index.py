@@ -208,8 +208,8 @@ def _scatter(n: StableHLONode) -> list[Expr]:
     modes = [_MODES.get(name or "") for name in combiners(n.block())]
     if None in modes:
         raise Unsupported(
-            "updates combined by a function that is not add, multiply, minimum, maximum or the "
-            "update itself"
+            "expected updates combined by add, multiply, minimum or maximum, or that replace the "
+            "elements, found another function"
         )
     count = len(modes)
     operands, updates = n.inputs[:count], n.inputs[count + 1 :]

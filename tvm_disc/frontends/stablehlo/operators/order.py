@@ -46,7 +46,7 @@ def sort_keys(block: Any) -> list[tuple[int, bool]]:
     end = list(block.operations)[-1].operation
     found = _lexicographic(end.operands[0], arguments)
     if not found:
-        raise Unsupported("a comparator that does not compare keys by < or > in order")
+        raise Unsupported("expected a comparator that compares keys by < or > one after another")
     return found
 
 

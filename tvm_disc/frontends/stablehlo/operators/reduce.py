@@ -142,7 +142,9 @@ def windowed(
     if axis is not None:
         return _cumulated(n, name, x, axis, pads, combine)
     if name is None:
-        raise Unsupported("windows of a dynamic size, combined by a function that is no operator")
+        raise Unsupported(
+            "windows of a dynamic size require a function that is one operator, such as add"
+        )
     low, high = [a for a, _ in pads], [b for _, b in pads]
     # Pad with the neutral element, because XLA ignores padding. In StableHLO's specification,
     # padding has the initial value.
@@ -166,7 +168,9 @@ def _fixed(values: Sequence[Dim]) -> list[int]:
     """
     found = [v for v in values if isinstance(v, int)]
     if len(found) < len(values):
-        raise Unsupported("windows whose size or stride depends on a dim")
+        raise Unsupported(
+            "expected windows and strides of constant sizes, found sizes that depend on a dim"
+        )
     return found
 
 

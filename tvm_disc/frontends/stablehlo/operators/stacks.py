@@ -83,9 +83,9 @@ class Stacks:
             rest = all(n.is_zero(s) for s in starts[1:])
             backwards = self._is_last(starts[0])
             if not (backwards or starts[0] is self._index):
-                raise NotStacked("a row at another index than the iteration's")
+                raise NotStacked("expected an update of the row at the index of the iteration")
             if n.literals(update)[0] != 1 or not rest or not self._covers(k, update):
-                raise NotStacked("an update that is not one row")
+                raise NotStacked("expected an update of one complete row")
             self._backwards[k] = backwards
             self._written[k] = n.squeeze(update, [0])
             return self._replaced[k]
@@ -123,11 +123,11 @@ class Stacks:
         rows = []
         for k in self.rows:
             if results[k] is not self._replaced[k]:
-                raise NotStacked("a tensor that no row is written to")
+                raise NotStacked("expected a row that is written to each tensor")
             rows.append(self._written[k])
         own = {id(v) for v in (*self.variables.values(), *self._replaced.values())}
         if _reads([*new, *rows], own):
-            raise NotStacked("a tensor that is read in the loop")
+            raise NotStacked("the loop reads a tensor whose rows it writes")
         return rows
 
 

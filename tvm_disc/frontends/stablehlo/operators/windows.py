@@ -94,7 +94,7 @@ def _select_and_scatter(n: StableHLONode) -> Expr:
     flat = n.ints("padding", [0] * 2 * rank)
     low, high = flat[::2], flat[1::2]
     if monoid(n.block(1)) != "add":
-        raise Unsupported("sources that are combined by another function than addition")
+        raise Unsupported("expected sources that are added, found another function")
     windows = Windows(size, strides, ones)
     wide = padded(n, x, n.like(0, x), low, high, [0] * rank)
     chosen = _chosen(n, windows, wide, _valid(n, x, low, high, [0] * rank))

@@ -73,7 +73,7 @@ def _transposed(
     rank = weight.rank - 2
     taps = weight.dims[2:]
     if not all(isinstance(t, int) for t in taps):
-        raise Unsupported("a transposed convolution whose kernel's size is known at run time only")
+        raise Unsupported("expected a transposed convolution with a kernel of constant size")
     reach = [d * (t - 1) for d, t in zip(window["dilation"], taps, strict=True)]
     inside = tuple(min(p, r) for p, r in zip(padding, reach, strict=True))
     made = m.call(

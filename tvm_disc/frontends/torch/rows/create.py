@@ -100,7 +100,9 @@ def _triangle(find: Callable[..., Any]) -> Row:
 
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):
-            raise Unsupported("the positions of a triangle whose size is known at run time only")
+            raise Unsupported(
+                "expected a triangle of positions whose size is known at compile time"
+            )
         return m.literal(np.stack(find(rows, offset, columns)), m.out_dtype)
 
     return row
@@ -108,8 +110,8 @@ def _triangle(find: Callable[..., Any]) -> Row:
 
 def _random(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported(
-        "random numbers; compute them outside and pass them as an input, or call eval() on the "
-        "module if only training needs them"
+        "random numbers are not supported; compute them outside and pass them as an input, or call "
+        "eval() on the module if only training needs them"
     )
 
 

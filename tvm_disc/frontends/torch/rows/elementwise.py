@@ -171,7 +171,9 @@ def _to_out(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
 def _view_dtype(m: Maker, x: Value, dtype: object) -> Value:
     wanted = relay_dtype(dtype)
     if _width(wanted) != _width(x.dtype):
-        raise Unsupported(f"a view of {x.dtype} as {wanted}, whose elements have another size")
+        raise Unsupported(
+            f"a view of {x.dtype} as {wanted}: expected types whose elements have one size"
+        )
     return x if wanted == x.dtype else _bits(m, x, wanted)
 
 

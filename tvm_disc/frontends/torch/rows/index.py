@@ -347,7 +347,7 @@ def _unique(
 
 
 def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
-    raise Unsupported("unique rows; unique elements of the flat tensor are supported")
+    raise Unsupported("unique along an axis is not supported; that of all elements is")
 
 
 ROWS: Mapping[str, Row] = {

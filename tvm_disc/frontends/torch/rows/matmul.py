@@ -124,7 +124,7 @@ def attention(
 ) -> Value:
     """Return scaled dot-product attention; it is 0 for a query all of whose keys are masked."""
     if dropout_p:
-        raise Unsupported("dropout in attention; call eval() on the module")
+        raise Unsupported("dropout in attention is not supported; call eval() on the module")
     if enable_gqa:
         key, value = (_shared_heads(m, t, query.dims[-3]) for t in (key, value))
     size = query.dims[-1]
@@ -168,7 +168,7 @@ def _flash(
     removes the flag ``enable_gqa`` when it selects such a kernel.
     """
     if any(m.used(k) for k in range(1, len(m.out))):
-        raise Unsupported("results of attention that only its gradient reads")
+        raise Unsupported("results of attention that only its gradient reads are not supported")
     heads = query.dims[-3]
     key, value = (_shared_heads(m, t, heads) for t in (key, value))
     found = attention(m, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
@@ -191,7 +191,7 @@ def _grouped(
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
         raise Unsupported(
-            "a grouped product in this form: expected operands of rank 2 and 3 with offsets and no "
+            "a grouped product: expected operands of rank 2 and 3 with offsets and no "
             f"bias, found rank {x.rank} and {weight.rank}"
         )
     places, ends = m.arange(x.dims[0]), m.cast(offs, "int64")
@@ -216,7 +216,7 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     """Return the distances of all pairs of rows i < j, in row-major order."""
     rows = x.dims[0]
     if not isinstance(rows, int):
-        raise Unsupported("pdist of rows whose number is known at run time only")
+        raise Unsupported("expected pdist of a number of rows that is known at compile time")
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     from tvm_disc.frontends.torch.rows.reduce import norm
 

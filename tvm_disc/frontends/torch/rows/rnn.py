@@ -132,7 +132,9 @@ def _recurrent(step: Step, several: bool) -> Row:
         num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
     ) -> tuple[Value, ...]:  # fmt: skip
         if train and dropout:
-            raise Unsupported("dropout between recurrent layers; call eval() on the module")
+            raise Unsupported(
+                "dropout between recurrent layers is not supported; call eval() on the module"
+            )
         states = list(hidden) if several else [hidden]
         directions = 2 if bidirectional else 1
         each = 4 if has_biases else 2

@@ -71,7 +71,9 @@ def _slice(
     if begin == 0 and step == 1 and dims == x.dims:
         return x
     if not isinstance(step, int):
-        raise Unsupported(f"a slice by a step of {step}, which is known at run time only")
+        raise Unsupported(
+            f"expected a step of the slice that is known at compile time, found {step}"
+        )
     return m.slice(x, dim, begin, stop, step)
 
 
@@ -84,7 +86,7 @@ def _select(m: Maker, x: Value, dim: int, index: Dim) -> Value:
 
 def _narrow(m: Maker, x: Value, dim: int, start: object, length: Dim) -> Value:
     if isinstance(start, Value):
-        raise Unsupported("a narrow whose start is a tensor")
+        raise Unsupported("expected the start of narrow as an integer, found a tensor")
     return m.slice(x, dim, start, start + length)
 
 
@@ -151,7 +153,7 @@ def _repeat_interleave(
     m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: object
 ) -> Value:
     if m.is_tensor(repeats):
-        raise Unsupported("repeat_interleave by numbers that are known at run time only")
+        raise Unsupported("expected numbers of repetitions that are known at compile time")
     if dim is None:
         x, dim = m.flat(x), 0
     if not isinstance(repeats, int):
@@ -280,7 +282,7 @@ def _as_strided(
     """Convert as_strided to a gather from the flat operand, which must be contiguous."""
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
-        raise Unsupported("as_strided of a tensor that is not contiguous")
+        raise Unsupported("as_strided is supported for contiguous tensors only")
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
         step = m.arange(d) * m.tensor(s, "int64")

@@ -52,7 +52,9 @@ def _multi_head(
     mask_type: int | None = None,
 ) -> tuple[Value, None]:
     if m.node.target.__name__.startswith("_native_multi") and m.used(1) and need_weights:
-        raise Unsupported("the weights of attention; call the module with need_weights=False")
+        raise Unsupported(
+            "attention does not return its weights; call the module with need_weights=False"
+        )
     if query is key is value:
         whole = linear(m, query, qkv_weight, qkv_bias)
         parts = m.split(whole, [embed_dim] * 3, -1)
