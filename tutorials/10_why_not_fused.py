@@ -125,7 +125,7 @@ compiled([x], relay.Tuple([relay.nn.softmax(x, axis=1), relay.nn.softmax(x, axis
 # %% [markdown]
 # ```text
 # kernel calls: row_max_0 row_max_1
-# not fused: ... they reduce different axes
+# not fused: ... they reduce different axes: [0] and [1]
 # ```
 #
 # No constraint helps here: the model itself needs two iterations.
@@ -145,8 +145,8 @@ compiled([x], columns)
 
 # %% [markdown]
 # ```text
-# kernel calls: loop_tanh_0 dot_matmul_1 row_max_2
-# not fused: ... kernels read it
+# kernel calls: loop_tanh_exp_0 dot_matmul_1 row_max_2
+# not fused: ... kernels read it, so it is stored
 # ...
 # and with one reader:
 # kernel calls: row_max_0

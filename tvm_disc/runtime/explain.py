@@ -14,7 +14,6 @@ from tvm_disc.support.late import Late
 decisions = Late("tvm_disc.runtime.decisions:decisions")
 letters = Late("tvm_disc.runtime.decisions:letters")
 
-WISHES = "constraints that would simplify the program"
 WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
 HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
@@ -72,7 +71,7 @@ def explanation(
         lines += ["", f"workspace in bytes, as a formula{rounds}", f"  {text}"]
     lines += ["", *_shapes(manifest["shapes"])]
     if manifest["premises"]:
-        other = _shapes(manifest["general"]["shapes"], wishes=False)
+        other = _shapes(manifest["general"]["shapes"])
         lines += ["", "general version, for all other calls", *other]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
@@ -90,19 +89,9 @@ def _called(times: int) -> str:
     return counted(times, "call") if times else "called by the general version only"
 
 
-def _shapes(text: str, wishes: bool = True) -> list[str]:
-    """Return the description of shapes, with headings that say what follows.
-
-    Args:
-        wishes: whether to list constraints that would simplify the program. A special version
-            assumes them.
-    """
-    found, shown = [], True
-    for line in text.splitlines():
-        if not line.startswith(" "):
-            shown = wishes or line != WISHES
-        found += [HEADINGS.get(line, line)] if shown else []
-    return found
+def _shapes(text: str) -> list[str]:
+    """Return the description of shapes, with headings that say what follows."""
+    return [HEADINGS.get(line, line) for line in text.splitlines()]
 
 
 def _notes(kernel: Manifest) -> list[str]:

@@ -168,7 +168,9 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     )
     window = (dilation, padding(ctx, attrs["padding"], 2), strides)
     groups = int(attrs["groups"])
-    ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide the channels"))
+    ctx.solver.require_divides(
+        i64(groups), x.dims[1], ctx.where("groups must divide the number of channels")
+    )
     own = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
     # Exchange batch and channels within each group: the batch of a group becomes one channel
     # group of the convolution.

@@ -193,7 +193,9 @@ def _group_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis, groups = args[0], ctx.axis(attrs["axis"], args[0].rank), int(attrs["num_groups"])
     if axis != 1:
         raise Unsupported(ctx.where(f"group norm: expected axis 1, found {axis}"))
-    ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide channels"))
+    ctx.solver.require_divides(
+        i64(groups), x.dims[1], ctx.where("groups must divide the number of channels")
+    )
     size = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
     split = ctx.reshape(x, [x.dims[0], i64(groups), size, *x.dims[2:]])
     y = _normalized(ctx, split, list(range(2, split.rank)), float(attrs["epsilon"]))

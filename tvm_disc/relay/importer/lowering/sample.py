@@ -195,7 +195,9 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         w.dims[1], x.dims[1], "the input channels must equal those that the kernel reads"
     )
     ctx.require_eq(offset.dims[1], taps[0] * taps[1] * (2 * parts), "two offsets for each tap")
-    ctx.solver.require_divides(i64(parts), x.dims[1], ctx.where("groups must divide the input"))
+    ctx.solver.require_divides(
+        i64(parts), x.dims[1], ctx.where("groups must divide the number of input channels")
+    )
     ctx.require_eq(offset.dims[0], x.dims[0], "the batch sizes of both operands must be equal")
     columns = _deformed(ctx, x, offset, taps, attrs)
     kernel = ctx.reshape(w, [w.dims[0], product(w.dims[1:])])

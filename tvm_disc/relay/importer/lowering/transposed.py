@@ -225,7 +225,9 @@ def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:
     """Return ``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
     if groups == 1:
         return permute(ctx, w, [1, 0, *range(2, w.rank)])
-    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the inputs"))
+    ctx.solver.require_divides(
+        i64(groups), w.dims[0], ctx.where("groups must divide the number of input channels")
+    )
     size = ctx.solver.simplify(tirx.floordiv(w.dims[0], i64(groups)))
     split = ctx.reshape(w, [i64(groups), size, *w.dims[1:]])
     moved = permute(ctx, split, [0, 2, 1, *range(3, split.rank)])

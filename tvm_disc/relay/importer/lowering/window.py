@@ -126,7 +126,9 @@ def convolve(
     ctx.require_eq(
         x.dims[1], w.dims[1] * groups, "the input channels must equal those that the kernel reads"
     )
-    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the outputs"))
+    ctx.solver.require_divides(
+        i64(groups), w.dims[0], ctx.where("groups must divide the number of output channels")
+    )
     spatial = [
         _windows(
             ctx, x.dims[2 + d], w.dims[2 + d], strides[d], pads[d] + pads[d + rank], dilation[d]
