@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tvm import tirx
 
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
@@ -11,13 +15,22 @@ from tvm_disc.codegen.plan.capture import waits
 from tvm_disc.codegen.plan.formula import readable_formula, steps_of, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.outline import memory_outline, outline
-from tvm_disc.codegen.plan.program import Program
+from tvm_disc.codegen.plan.program import Conditional, Define, Launch, Loop, Program, Region
 from tvm_disc.codegen.plan.tail_recursion import program_launches
+from tvm_disc.errors import Unsupported
 from tvm_disc.relay.importer.module import ImportedModule
 from tvm_disc.relay_passes.module_facts import RAGGED, STATE
+from tvm_disc.schedules.dispatch.cost import THREADS, scaling
+from tvm_disc.schedules.dispatch.sampling import Values, evaluate
 from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.tree import decide
 from tvm_disc.schedules.gemm.vendor import calls_vendor
-from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.kernel import Kernel, Machine
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.typing import Expr, Var
+
+EXAMPLE = 64  # size, at which times are predicted, of a dim without likely values
 
 if TYPE_CHECKING:
     from tvm_disc.errors import WhyNot
@@ -71,6 +84,7 @@ def describe(
             "shapes": versions[-1].solver.describe(),
         },
         "selection": selection(library),
+        "scaling": predicted(program, versions[0].solver, library.machine),
         "refused": [str(r) for r in dict.fromkeys(refused)],
         "quantized": list(quantized),
         "state": _state(general.attrs),
@@ -96,6 +110,103 @@ def selection(library: KernelLibrary) -> dict[str, object]:
             "others": machine.records.others,
         }
     return found
+
+
+@dataclass
+class _Calls:
+    """The predicted times of a kernel, as :func:`predicted` returns them."""
+
+    ns: list[int]
+    calls: int = 0
+    longest: int = 0
+    tasks: list[int] = field(default_factory=list)
+
+
+def predicted(program: Program, solver: Solver, machine: Machine) -> dict[str, object]:
+    """Return the predicted times of a call's kernels on several numbers of threads.
+
+    Entries: ``threads``; ``dims``, the sizes for which the times hold; ``wake_ns``; and by the
+    name of a kernel the number of its calls, the sum of their nanoseconds for each number of
+    threads, and the task counts of the longest call. Kernels inside loops and branches count once.
+    Kernels whose sizes depend on run-time values are absent. {} for a GPU.
+    """
+    if machine.device is not None:
+        return {}
+    points: dict[Var, Values] = {}
+    kernels: dict[str, _Calls] = {}
+    found: dict[tuple[object, ...], tuple[list[float], list[int]]] = {}
+    regions = [program.region, *(f.region for f in program.functions)]
+    steps = [*program.definitions, *(step for region in regions for step in _steps(region))]
+    for step in steps:
+        try:
+            if isinstance(step, Define):
+                points[step.var] = _value(step.value, points, solver)
+                continue
+            kernel = step.kernel
+            sizes = [_value(e, points, solver) for e in step.symbols]
+            key = (kernel.name, *(int(v[0]) for v in sizes))
+            if key not in found:
+                found[key] = _kernel_scaling(kernel, sizes, machine)
+        except Unsupported:
+            continue
+        ns, tasks = found[key]
+        entry = kernels.setdefault(kernel.name, _Calls(ns=[0] * len(ns)))
+        entry.calls += 1
+        entry.ns = [a + round(b) for a, b in zip(entry.ns, ns, strict=True)]
+        if ns[0] > entry.longest:
+            entry.longest, entry.tasks = round(ns[0]), tasks
+    dims = {str(var.name): int(v[0]) for var, v in points.items()}
+    named = {name for _, shape, _ in program.signature.inputs for name in map(plain_dim, shape)}
+    return {
+        "threads": list(THREADS),
+        "dims": {name: size for name, size in dims.items() if name in named},
+        "wake_ns": machine.model.wake_ns,
+        "kernels": {name: vars(calls) for name, calls in kernels.items()},
+    }
+
+
+def _steps(region: Region) -> Iterator[Define | Launch]:
+    """Yield the definitions and kernel calls of a region in order, also of inner regions."""
+    for step in region.instructions:
+        if isinstance(step, Define | Launch):
+            yield step
+        inner = step.regions()
+        if isinstance(step, Conditional):
+            inner = [step.then_region, step.else_region, *inner]
+        elif isinstance(step, Loop):
+            inner = [step.header, step.body, step.exit, *inner]
+        for each in inner:
+            yield from _steps(each)
+
+
+def _value(expr: Expr, points: dict[Var, Values], solver: Solver) -> Values:
+    """Return the value of an expression, as an array of one element.
+
+    A symbol that is not in ``points`` is added: the median of its likely values, or ``EXAMPLE``
+    within its bounds.
+    """
+    for symbol in tirx.analysis.undefined_vars(i64(expr)):
+        if symbol not in points:
+            low, high = solver.range_of(symbol)
+            likely = solver.likely_values(symbol)
+            size = sorted(likely)[len(likely) // 2] if likely else max(EXAMPLE, low or 0)
+            points[symbol] = np.array([size if high is None else min(size, high)], np.float64)
+    return np.broadcast_to(np.asarray(evaluate(i64(expr), points), np.float64), (1,))
+
+
+def _kernel_scaling(
+    kernel: Kernel, sizes: Sequence[Values], machine: Machine
+) -> tuple[list[float], list[int]]:
+    """Return :func:`scaling` of the plan that the kernel selects for sizes of its symbols."""
+    choice = kernel.choice
+    if choice is None:
+        raise Unsupported("the kernel has no variants")
+    points = dict(zip(kernel.symbols, sizes, strict=True))
+    picked = decide(choice.tree, lambda k: float(evaluate(choice.features[k][0], points).item()))
+    variant = choice.variants[picked]
+    if not all(bool(np.all(need.at(points))) for need in variant.plan.needs):
+        variant = choice.instead(variant)
+    return scaling(variant.plan, points, machine.model)
 
 
 def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:

@@ -13,6 +13,7 @@ from tvm_disc.support.late import Late
 
 decisions = Late("tvm_disc.runtime.decisions:decisions")
 letters = Late("tvm_disc.runtime.decisions:letters")
+scaling_lines = Late("tvm_disc.runtime.scaling:scaling_lines")
 
 WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
 HEADINGS = {  # section of the description of shapes -> its heading
@@ -41,7 +42,8 @@ def explanation(
     Args:
         levels: lines about the program's processor levels.
         dims: sizes for which to compute the bytes moved.
-        full: print the formula of the workspace.
+        full: print the formula of the workspace, and the predicted speed-up on several numbers of
+            threads.
     """
     kernels, launches = manifest["kernels"], manifest["launches"]
     counts: Counter[str] = Counter(launches)
@@ -74,7 +76,9 @@ def explanation(
         other = _shapes(manifest["general"]["shapes"])
         lines += ["", "general version, for all other calls", *other]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
-    return lines + ([f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."])
+    lines += [f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."]
+    predicted = scaling_lines(manifest) if full else []
+    return [*lines, "", *predicted] if predicted else lines
 
 
 def _donated(name: str, result: int | None, reason: str) -> str:

@@ -7,13 +7,39 @@ parallel   waking the other threads + the time of the largest share; each thread
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
+
 import numpy as np
 
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
-from tvm_disc.schedules.dispatch.variant import Plan, Variant
+from tvm_disc.schedules.dispatch.variant import Plan, Run, Variant
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
+
+THREADS = (1, 2, 4, 8, 16, 32, 64)  # thread counts for which programs contain predicted times
+
+
+def part_sizes(tasks: int, parts: int) -> list[int]:
+    """Return the number of tasks in each part of a launch, as the driver of a kernel cuts them.
+
+    The parts are equal ranges, except that the last ones may be shorter or empty.
+    """
+    chunk = -(-tasks // parts)
+    return [max(0, min(chunk, tasks - k * chunk)) for k in range(parts)]
+
+
+def makespan(costs: Sequence[float], threads: int) -> float:
+    """Return the time at which the last of several jobs ends under list scheduling.
+
+    Each job starts, in order, on the thread that becomes free first. Workers claim the parts of a
+    launch in this way.
+    """
+    free = [0.0] * threads
+    for cost in costs:
+        heapq.heappush(free, heapq.heappop(free) + cost)
+    return max(free)
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
@@ -57,6 +83,19 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
         ]
         return _where_met(plan, plan.doubt * np.sum(stages, axis=0), points, count)
     return _allowed_ns(plan, parts, points, count, model)
+
+
+def scaling(plan: Plan, points: Points, model: CostModel) -> tuple[list[float], list[int]]:
+    """Return a plan's nanoseconds at one point for each of :data:`THREADS`, and its task counts.
+
+    A plan in stages has one task count per stage. A plan that is slower on several threads counts
+    as serial, because the tree of a kernel selects the serial run.
+    """
+    ns = [float(variant_ns(Variant(plan, Run(n)), points, 1, model)[0]) for n in THREADS]
+    parts = [s.plan for s in plan.stages] or [plan]
+    tasks = [int(np.max(evaluate(i64(p.tasks), points))) for p in parts]
+    split = plan.splits and max(tasks) > 1
+    return [min(ns[0], t) if split else ns[0] for t in ns], tasks
 
 
 def _allowed_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
