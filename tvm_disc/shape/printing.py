@@ -7,8 +7,10 @@ import unicodedata
 from collections.abc import Sequence
 from keyword import iskeyword
 
-from tvm_disc.support.notation import plain_formula
+from tvm_disc.support.late import Late
 from tvm_disc.typing import Expr
+
+_plain_formula = Late("tvm_disc.support.notation:plain_formula")
 
 # Reserved: printed formulas use these names for intermediate values.
 _OF_STEPS = re.compile(r"_[a-z]\d*")
@@ -24,7 +26,7 @@ def show(e: object) -> str:
 
 def plain(text: str) -> str:
     """Return the text of a dim or condition for a message, with ``a if c else b``."""
-    return plain_formula(text) if "Select(" in text else text
+    return str(_plain_formula(text)) if "Select(" in text else text
 
 
 def show_shape(shape: Sequence[Expr]) -> str:
