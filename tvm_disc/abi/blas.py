@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 # Symbols that only optimized libraries have. The reference BLAS, which is slower than generated
-# loops, has the same BLAS functions but none of these symbols. The OpenBLAS in NumPy's wheels has
-# 64-bit integers and other names.
+# loops, has the same BLAS functions but none of these symbols. The names of functions with 64-bit
+# integers exist only in the OpenBLAS of NumPy's wheels, so that they need no such symbol.
 MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
 _LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 

@@ -17,7 +17,7 @@ class PlanWord(IntEnum):
     ARGUMENTS, ARGUMENT_COUNT = 0, 1
     # int64[batch] each: two inputs of a step, the last token of each row and its position.
     TOKENS, POSITIONS = 2, 3
-    # int64[n]: addresses of the lengths of the caches, which grow by one with each step.
+    # int64[n]: the lengths of the caches, which are sizes of inputs and grow by one with each step.
     LENGTHS, LENGTH_COUNT = 4, 5
     # Addresses of tensors in pairs: an input, and the result that is the next step's input.
     RECURRENT, RECURRENT_COUNT = 6, 7
