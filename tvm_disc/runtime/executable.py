@@ -219,9 +219,7 @@ class Executable:
 
     @property
     def refused(self) -> list[str]:
-        """The refused fusions with reasons; if the program has a special version, those of that
-        version.
-        """
+        """The refused fusions with reasons, of the special version if there is one."""
         return list(self._manifest["refused"])
 
     def __call__(self, /, *args: Argument, out: Argument = None, **kwargs: Argument) -> Any:
@@ -353,8 +351,7 @@ class Executable:
 
         Args:
             name: the value of the label ``program``.
-            sample: one call in ``sample`` is timed, to count the variants that ran; 0 disables
-                this.
+            sample: one call in ``sample`` is timed to count the variants that ran; 0 times none.
         """
         read = self.memory_statistics, self.read_record
         found: Metrics = _metrics(self.observed, self._manifest, name, sample, *read)
@@ -376,9 +373,7 @@ class Executable:
         return self._code.function(name)
 
     def entries(self) -> Entries:
-        """Return the program's entry, its entry for NumPy arrays, and its cache of result
-        shapes.
-        """
+        """Return the entry, the entry for NumPy arrays, and the cache of result shapes."""
         return self._main, self._direct, self._results
 
     def set_entries(self, entries: Entries) -> None:
@@ -454,10 +449,9 @@ class Executable:
     def memory_statistics(self) -> dict[str, int]:
         """Return counters of the program's memory.
 
-        ``requests``: workspaces requested so far. ``misses``: requests that allocated memory.
-        ``kept``: bytes of idle workspaces. ``results``: bytes of cached results. With
-        ``cuda_graphs`` also the counts ``graph_calls``, ``graphs_made``, ``graphs_evicted``, and
-        ``graph_updates`` (updates of graph nodes).
+        ``requests``: workspaces so far; ``misses``: requests that allocated memory; ``kept``: bytes
+        of idle workspaces; ``results``: bytes of cached results. With ``cuda_graphs`` also counts
+        of ``graph_calls``, ``graphs_made``, ``graphs_evicted`` and ``graph_updates`` (of nodes).
         """
         words = self._state()
         names = ("requests", "misses", "kept", "results")
