@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tvm_disc
 from tests.relay.transform.helpers import check, optimized, same
 from tvm_disc import relay
 from tvm_disc.errors import BadNode, Unsupported
@@ -255,3 +257,23 @@ def test_a_product_in_float64() -> None:
     text = made.astext()
     assert 'cast(%x, dtype="float64")' in text, text
     assert 'cast(%2, dtype="float32")' in text, text  # exp runs in float32, as for 16-bit types
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_branches_of_two_types_are_cast_back(swapped: bool) -> None:
+    """A product becomes float16 and ``exp`` stays float32, so both branches return float32."""
+    x, w = relay.var("x", shape=(relay.Any(), 8)), relay.var("w", shape=(8, 8))
+    cond = relay.var("cond", shape=(), dtype="bool")
+    branches = [relay.nn.dense(x, w), relay.exp(x)]
+    branches = branches[::-1] if swapped else branches
+    function = relay.Function([cond, x, w], relay.If(cond, *branches))
+    mod = relay.transform.InferType()(tvm_disc.relay.IRModule.from_expr(function))
+    mixed = relay.transform.ToMixedPrecision("float16")(mod)
+    exe = tvm_disc.build(mixed)
+    rng = np.random.default_rng(0)
+    a, b = (rng.random(s, dtype="float32") for s in ((3, 8), (8, 8)))
+    for value in (True, False):
+        want = np.exp(a) if value == swapped else a @ b.T
+        found = exe(np.array(value), a, b)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, want, rtol=4e-3)

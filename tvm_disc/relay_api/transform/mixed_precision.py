@@ -114,8 +114,11 @@ class _Caster:
         return with_children(node, [self._back(c) for c in children(node)])
 
     def _joins(self, node: Expr) -> bool:
-        """Return whether a node is an If of a float type, whose branches are not cast back."""
-        return isinstance(node, If) and self.dtypes[node] is not None
+        """Return whether a node is an If whose branches have one float type, and are not cast."""
+        if not isinstance(node, If):
+            return False
+        yes, no = self.dtypes[node.true_branch], self.dtypes[node.false_branch]
+        return yes is not None and yes == no
 
     def _of(self, node: Expr) -> str | None:
         """Return the new float type of a node that is not an operator call; None if not a float."""
