@@ -196,10 +196,8 @@ def test_a_provable_size_has_no_guard() -> None:
     for size in sizes:
         y = relay.add(relay.full(ONE, size, "float32"), ONE)
         exe = tvm_disc.build(relay.Function([x], y))
-        assert (
-            "guards: conditions that every call checks; x.1 is the size of axis 1 of input x\n  none"
-            in exe.explain()
-        ), exe.explain()
+        _, guards = exe.explain().split("guards: conditions that every call checks")
+        assert guards.splitlines()[1] == "  none"
         assert len(exe.kernels) == 1
 
 
