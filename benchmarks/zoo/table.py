@@ -28,7 +28,8 @@ def table(records: Sequence[dict[str, Any]], known: Sequence[Sequence[str]] = ()
     lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
     counts = Counter((cells[1], cells[2]) for cells in rows)
     said = [f"{p}: {n} {s}" for (p, s), n in sorted(counts.items())]
-    return "\n".join([*lines, "", "; ".join(said) + ". " + _models(rows)])
+    counted = f"Number of models by path and status: {'; '.join(said)}."
+    return "\n".join([*lines, "", f"{counted} {_models(rows)}"])
 
 
 def _models(rows: Sequence[Sequence[str]]) -> str:
@@ -38,8 +39,9 @@ def _models(rows: Sequence[Sequence[str]]) -> str:
         paths.setdefault(cells[0], []).append(cells[2] == "right")
     every = Counter(len(p) for p in paths.values() if all(p))
     some = sum(any(p) and not all(p) for p in paths.values())
-    told = ", ".join(f"{n} on {k}" for k, n in sorted(every.items(), reverse=True))
-    return f"Of {len(paths)} models, right on all paths that were run: {told}; on some: {some}."
+    parts = [f"{n} on {k} path{'s' * (k > 1)}" for k, n in sorted(every.items(), reverse=True)]
+    right = f"{sum(every.values())} of {len(paths)} models are right on every path that was run"
+    return f"{right} ({', '.join(parts)}); {some} are right only on some."
 
 
 def write(records: Sequence[dict[str, Any]], path: Path) -> None:

@@ -12,8 +12,8 @@ memory of the slot.
 
 from __future__ import annotations
 
-# Registered name of the home. Every change of the layout needs a new name, as a process may load
-# programs of several versions.
+# Name under which the home is registered. Change it whenever the layout changes: a process may
+# load programs of several versions.
 NAME = "tvm_disc.threads.2"
 
 # Words of the home: code of workers and of launches, and the process that owns the pool. The latter

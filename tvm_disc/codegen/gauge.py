@@ -58,8 +58,10 @@ def gauge_function(isa: Isa) -> object:
 
 
 def read_function(isa: Isa) -> object:
-    """Return ``read(memory, results, first, parts, elems, passes)``, in which thread ``i`` of
-    ``parts`` reads the ``elems`` floats from ``first + i * elems`` on, ``passes`` times.
+    """Return a function ``read(memory, results, first, parts, elems, passes)``.
+
+    Part ``i`` of ``parts`` sums ``elems`` floats of ``memory``, beginning at
+    ``first + i * elems``, ``passes`` times. It stores a vector of sums in ``results``.
     """
 
     def emit(block: Block, arguments: Arguments) -> None:

@@ -39,8 +39,8 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Version of this module's lowering; objects of other versions have other keys.
 _FORMAT = 1
-# Bytes of TIR as JSON from which a helper process saves time. LLVM takes three seconds for this
-# size (docs/performance.md, Builds).
+# Minimum size of the TIR, in bytes of JSON, for which a helper process saves time. LLVM takes
+# three seconds for this size (docs/performance.md, Builds).
 HELPED_BYTES = 9 << 20
 _PACKED = "__tvm_ffi_"  # prefix of symbols of packed functions
 # Linkers in order of preference, with options that bind calls inside the library directly.

@@ -184,8 +184,8 @@ class Inference:
             dims = tuple(rt.Any() if d is None else d for d in literals)
             return rt.TensorType(dims, value.dtype)
         if isinstance(value, Bottom):
-            raise Unsupported("the type of an expression that never returns")
-        raise Unsupported("the type of a value that is no tensor and no tuple of tensors")
+            raise Unsupported("type inference: the expression never returns a value")
+        raise Unsupported("type inference: expected a tensor or a tuple of tensors")
 
 
 __all__ = ["Inference", "Sketch"]

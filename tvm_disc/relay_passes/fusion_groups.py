@@ -114,7 +114,10 @@ class Homes:
             del self._of[node]
 
     def owner(self, node: Node) -> GroupPlan | None:
-        """Return the group that outputs ``node`` if other groups read it."""
+        """Return the group that owns ``node``; None if no group contains it.
+
+        If another group reads ``node``, the owner stores it.
+        """
         groups = self._of.get(node)
         return groups[-1] if groups else None
 

@@ -178,7 +178,7 @@ class _Planner(Relations):
             self._join(group, weights)
 
     def _read_bytes(self, group: GroupPlan) -> None:
-        """Add the cast and the subtraction of a zero point to a convolution, which reads bytes."""
+        """Fuse the cast and zero-point subtraction of the data, so that the kernel reads bytes."""
         centred = group.anchor.inputs[0]
         if group.anchor.weighted and _only_convolved(centred):
             wide = centred.inputs[0]
@@ -204,7 +204,8 @@ class _Planner(Relations):
         inside = [x for x in node.inputs if x in group]
         frame = group.frame[inside[0]]
         if node.cls is OpClass.VIEW:
-            # Views preserve the order of the elements, so two paths to one shape are one index map.
+            # A view keeps the element order, so views of one value with equal shapes share an index
+            # map.
             group.frame[node] = self._frame(group, group.frames[frame][0], node.shape)
             return None
         if node.op == "relax.permute_dims":

@@ -71,8 +71,8 @@ def load_saved(path: Path) -> Saved:
         machine = machine_name(file)
         if machine != platform.machine():
             raise ArtifactError(
-                f"{path}: saved for {machine}, this machine is {platform.machine()}; save it with "
-                "a target and a compiler for this one"
+                f"{path}: saved for {machine}, this machine is {platform.machine()}; build the "
+                "model with this machine as target, and save it with a C compiler for that target"
             )
         status = os.fstat(file.fileno())
         key = (status.st_dev, status.st_ino)

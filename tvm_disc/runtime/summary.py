@@ -178,6 +178,9 @@ def summary_rows(manifest: Manifest, dims: Mapping[str, int] | None) -> list[tup
         if guards
         else "A call checks only ranks, dtypes and the dims that are constant."
     )
+    general = sections(manifest["general"]["shapes"]).get("guards", [])
+    if manifest["premises"] and general:
+        checks += f" The general version checks {counted(len(general), 'condition')}, listed there."
     refused = len(manifest["refused"])
     unfused = f"{counted(refused, 'fusion')} refused, with the reasons listed below."
     return [

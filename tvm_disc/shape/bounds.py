@@ -297,7 +297,7 @@ class _Search:
                 yield -f
 
     def base(self, p: Poly) -> Bound:
-        """Return a bound by interval arithmetic after a shift of each atom by its lower bound.
+        """Return a lower bound, by interval arithmetic after shifting each atom by its lower bound.
 
         With `n, m >= 1`, `n*m - n - m + 1` becomes `n'*m'`.
         """

@@ -59,7 +59,7 @@ Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 FEW = 4  # most points count as disturbed only if more than FEW / 2 are
-HOPELESS = 10.0  # largest predicted slowdown over the best variant that is measured on a GPU
+HOPELESS = 10.0  # a GPU variant is timed only if predicted at most this factor slower than the best
 AGAIN = 2  # how often a disturbed point is measured again at the end
 
 

@@ -97,7 +97,10 @@ def _times(found: Measured, curve: Curve) -> list[Series]:
 
 
 def _parts(found: Measured, curve: Curve) -> list[Series]:
-    """Return curves in percent of a call: its least time, the time by limit, and host time."""
+    """Return curves in percent of a call's time.
+
+    The curves are the lower bound of the time, the time of kernels by their limit, and host time.
+    """
     parts: dict[str, list[tuple[int, float]]] = {
         name: [] for name in ("limit reached", *LIMITS, "around kernels")
     }

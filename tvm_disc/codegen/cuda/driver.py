@@ -67,7 +67,7 @@ def open_functions(placed: Placed, graphs: bool) -> dict[Expr, object]:
 
 
 def leave(block: Block, out: Buffer) -> None:
-    """Emit a return with the error that was raised."""
+    """Emit a return after an error was raised; ``out`` becomes 1 to report the failure."""
     block.store(out, 0, i64(1))
     block.ret(i32(0))
 

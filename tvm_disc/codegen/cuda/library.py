@@ -60,8 +60,9 @@ def library_functions() -> dict[GlobalVar, Expr]:
 
 
 def _find() -> Any:
-    """Return ``find(state)``; the handle remains 0 if the library or one of its functions is
-    missing.
+    """Return the function ``find(state)``, which loads cuBLASLt and creates a handle.
+
+    The handle remains 0 if the library or one of its functions is missing.
     """
     state_ptr = words("state")
     block = Block()

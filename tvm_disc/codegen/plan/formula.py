@@ -17,7 +17,7 @@ from tvm_disc.shape.chains import ROW, joined, terms
 from tvm_disc.support.alike import ByStructure
 from tvm_disc.typing import Expr
 
-MAX_STACKS = 8  # maximum stacks of slots in one expression
+MAX_STACKS = 8  # maximum number of slot stacks in a formula without named steps
 READABLE = 4000  # maximum characters of a formula that is made readable
 LONG = 40  # minimum characters of a part of a formula that gets a name
 

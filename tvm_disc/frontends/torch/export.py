@@ -76,7 +76,8 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
 
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatch(
-            f"example_inputs are for a torch.nn.Module, found {type(module).__name__}"
+            "example_inputs: expected a torch.nn.Module as the model, found "
+            f"{type(module).__name__}"
         )
     if isinstance(example_inputs, Mapping):
         args, kwargs = (), dict(example_inputs)

@@ -99,7 +99,10 @@ def is_ground(ty: rt.Type) -> bool:
 
 
 def passed_through(ty: rt.Type) -> bool:
-    """Return whether a type contains an unknown, bound or not: its dims may still become ``?``."""
+    """Return whether a type contains an :class:`Unknown`, bound or unbound.
+
+    Its dims may still become ``?``.
+    """
     return isinstance(ty, Unknown) or any(map(passed_through, rt.type_children(ty)))
 
 

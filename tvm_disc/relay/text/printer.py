@@ -475,8 +475,8 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 def _lifted(node: Expr) -> tuple[Expr, ...]:
     """Return the nodes whose lines precede ``node``, in order.
 
-    These are a call's arguments and then its callee, or the values of the blocks inside ``node``,
-    which are printed on a separate line if they are used elsewhere too.
+    For a call, these are the arguments and then the callee; for a node with blocks, the bodies of
+    the blocks; otherwise the operands. A body has a separate line if it is used elsewhere too.
     """
     if isinstance(node, Call):
         return (*node.args, node.op)

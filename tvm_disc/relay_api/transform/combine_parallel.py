@@ -169,7 +169,10 @@ class _Along:
         )
 
     def following(self, combined: Expr, ends: Sequence[Call], after: Sequence[Call]) -> Expr:
-        """Return the operator of ``after`` applied to the merged product."""
+        """Return one call that replaces the calls ``after``, one per branch.
+
+        ``combined`` replaces their operands ``ends``; the other operands are concatenated.
+        """
         args = []
         for position, arg in enumerate(after[0].args):
             others = tuple(call.args[position] for call in after)
@@ -222,7 +225,10 @@ class _Stacked:
         return True
 
     def following(self, combined: Expr, ends: Sequence[Call], after: Sequence[Call]) -> Expr:
-        """Return the operator of ``after`` applied to the merged product."""
+        """Return one call that replaces the calls ``after``, one per branch.
+
+        ``combined`` replaces their operands ``ends``; the other operands are stacked.
+        """
         args = []
         rank = self.types.rank(ends[0]) or 0
         for position, arg in enumerate(after[0].args):

@@ -160,7 +160,8 @@ class _Rewriter:
     ) -> tuple[Expr, Types]:
         name = op_name(call)
         if name not in self.rules:
-            raise NoRule(f"{name} has no rule; the operators that have are {sorted(self.rules)}")
+            rules = ", ".join(sorted(self.rules))
+            raise NoRule(f"{name} has no quantization rule; operators with a rule: {rules}")
         known = self.types.shape(before) or KnownTypes(before).shape(before)
         shapes = [self.types.shape(a) or KnownTypes(a).shape(a) for a in before.args]
         args = [values[a] for a in call.args]

@@ -1,4 +1,4 @@
-"""State of the walk: the known properties of values, and the bindings that are emitted."""
+"""State of the propagation pass: known properties of values, and the emitted bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language models: a compiled step over caches and recurrent states, and the prompts it reads."""
+"""Language models: a compiled step, its caches and recurrent states, and prompt processing."""
 
 from __future__ import annotations
 

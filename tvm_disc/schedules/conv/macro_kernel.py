@@ -195,11 +195,11 @@ class ConvCut:
 
 @dataclass
 class ConvOperands:
-    """The buffers of a convolution, and the stores of finished sums.
+    """The buffers of a convolution, and the functions that emit the stores of finished sums.
 
     ``weights`` has the layout :class:`ConvWeights` if ``packed``, otherwise that of the operator.
     ``store`` and ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`.
-    They access ``writes`` and ``reads``, which have the layout of the result.
+    The emitted code writes ``writes`` and reads ``reads``, which have the layout of the result.
     """
 
     node: Node

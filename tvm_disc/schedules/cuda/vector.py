@@ -31,7 +31,7 @@ from tvm_disc.tir.index import add, product, substitute
 from tvm_disc.typing import Buffer, Expr
 
 ACCESS_BYTES = 16
-MOST_LANES = 8  # largest number of lanes if lanes are terms or elements of a sum
+MOST_LANES = 8  # maximum elements per read of an operand of a contraction
 MOST_FACTS = 4  # largest number of facts that a plan may require
 
 

@@ -154,7 +154,7 @@ class _Rows:
             emit=emit,
             scratch_dtype=self.work.scratch_dtype,
             notes={
-                "passes over a row": str(self.work.sched.stages),
+                "passes over a row": str(self.work.passes()),
                 "stored between passes": ", ".join(
                     f"result of {n.op.removeprefix('relax.')}" for n in kept
                 )

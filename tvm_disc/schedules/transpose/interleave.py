@@ -50,7 +50,7 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     count = static_dim(node.shape[-1])
     if count is None or not 2 <= count <= MOST:
         return WhyNot(
-            "interleave", f"it requires a constant size of 2 to {MOST} of the axis that moves"
+            "interleave", f"it requires a constant size of 2 to {MOST} for the axis that moves"
         )
     if node.dtype not in _TYPES:
         return WhyNot("interleave", f"it requires vector shuffles: there are none for {node.dtype}")

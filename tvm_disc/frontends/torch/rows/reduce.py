@@ -256,8 +256,9 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
 
 
 def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """Return the lower median of the elements that are not NaN, or NaN if all are, and its
-    position.
+    """Return (median, position): the lower median of the elements that are not NaN.
+
+    The median is NaN if all elements are NaN.
     """
     if x.rank == 0:
         return x, m.tensor(0, "int64")

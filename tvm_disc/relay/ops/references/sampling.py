@@ -67,7 +67,10 @@ def _taps(
 
 
 def _read(image: Array, taps: Sequence[Sequence[tuple[int, float]]]) -> Any:
-    """Sum the channels of ``image[c, ...]`` over taps; pixels outside count as zero."""
+    """Return a weighted sum of pixels of ``image[c, ...]``, per channel.
+
+    ``taps`` lists (position, weight) pairs for each axis. Pixels outside the image are zero.
+    """
     total = np.zeros(image.shape[0], image.dtype)
     for choice in np.ndindex(*(len(t) for t in taps)):
         picked = [t[k] for t, k in zip(taps, choice, strict=True)]
