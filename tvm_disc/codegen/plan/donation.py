@@ -8,20 +8,35 @@ not write into it, because it may read an element after its first write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tvm_disc.codegen.plan.memory import last_reads
-from tvm_disc.codegen.plan.program import AllocOutput, Donor, Home, Program, Storage, StoredTensor
+from tvm_disc.codegen.plan.program import (
+    AllocOutput,
+    Copy,
+    Donor,
+    Home,
+    Program,
+    Storage,
+    StoredTensor,
+)
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr
 
 
-def updated(place: StoredTensor, size_bytes: Expr) -> StoredTensor:
-    """Return the result of an update of a donated input: the input's memory, or a copy of it."""
+def updated(place: StoredTensor, size_bytes: Expr, known: Iterable[object] = ()) -> StoredTensor:
+    """Return the result of an update of a donated input: the input's memory, or a copy of it.
+
+    Args:
+        place: the input, or a view of it.
+        known: the values that are lowered so far, the input before its views.
+    """
     storage = Storage(Home.WORKSPACE, size_bytes, f"{place.storage.name}_updated")
-    storage.donor = Donor(place.storage.position, copies=True)
+    same = (v for v in known if isinstance(v, StoredTensor) and v.storage is place.storage)
+    shape = next(same, place).shape
+    storage.donor = Donor(place.storage.position, copies=True, shape=shape)
     return StoredTensor(place.shape, place.dtype, storage)
 
 
@@ -35,6 +50,8 @@ def assign_donors(program: Program, names: Sequence[str], solver: Solver) -> Non
         if isinstance(instruction, AllocOutput):
             position = instruction.value.storage.position
             first[position], results[position] = step, instruction.value
+        elif isinstance(instruction, Copy) and instruction.source.home is Home.WORKSPACE:
+            assert instruction.source.donor is None, "the update of an input would be lost"
     taken = {v.storage.donor.position: k for k, v in results.items() if v.storage.donor is not None}
     last = last_reads(program.region)
     for k, value in enumerate(program.inputs):

@@ -356,7 +356,7 @@ class _Lowerer:
             assert place.storage.home is Home.INPUT, "an update of a copy would be lost"
             if place.storage.name not in self.donated:
                 return place
-            result: StoredTensor = _updated(place, self._bytes(place))
+            result: StoredTensor = _updated(place, self._bytes(place), self.here.env.values())
             self.here.values[result.storage] = result
             return result
         given = dict(zip(self.library.declared(kernel), symbols, strict=True))

@@ -88,6 +88,9 @@ class ObjectLowerer:
         storage = value.storage
         if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.here.values:
             return False
+        shape = None if storage.donor is None else storage.donor.shape  # of an updated input
+        if shape is not None and not self.here.solver.known_same_shape(value.shape, shape):
+            return False
         bound = self.here.at_entry | symbols_of(self.here.values[storage])
         return symbols_of(value) <= bound
 

@@ -36,11 +36,14 @@ class Donor:
     Attributes:
         copies: the result begins as a copy of the input's elements if it has other memory.
         proved: the shapes are equal for all calls; otherwise each call compares them.
+        shape: of the input, if it is updated in place: only a result of this shape, not a view of
+            another one, may be the caller's tensor.
     """
 
     position: int
     copies: bool = False
     proved: bool = True
+    shape: tuple[Expr, ...] | None = None
 
 
 @dataclass(eq=False)
