@@ -15,35 +15,53 @@ from tvm_disc.typing import Argument, Arguments
 Donated: TypeAlias = Sequence[tuple[str, int | None, str]]  # name, result, why there is none
 
 
+# A result that takes the memory of an array keeps the array, which may itself be such a result. The
+# system's stack must be large enough to release all of them.
+MOST_KEPT = 2000
+MOST_ADDRESSES = 1 << 16
+
+
 class Donating:
     """A program's entry that passes donated inputs as tensor objects, which a result may be.
+
+    After ``MOST_KEPT`` calls on arrays at one address, the array is copied, so that the number of
+    arrays that a result keeps is limited.
 
     Args:
         main: the compiled entry.
         names: the names of the inputs.
-        donated: for each donated input its name, and the result that takes its memory, if any.
+        donated: for each donated input its name, and the result that takes its memory, if any. In
+            a special version it may be another one.
     """
 
     def __init__(self, main: Callable[..., object], names: Sequence[str], donated: Donated) -> None:
         self.main = main
-        self._taken = [names.index(name) for name, result, _ in donated if result is not None]
+        self._donated = [names.index(name) for name, _, _ in donated]
+        self._calls: dict[int, int] = {}  # number of calls by address
 
     def __call__(self, *args: Argument) -> object:
         """Call the program; read-only arrays are copied."""
         given: list[object] = list(args)
-        for k in self._taken:
-            if k < len(given):
-                given[k] = _tensor(given[k])
+        for k in self._donated:
+            if k < len(given) and not isinstance(given[k], tvm_ffi.Tensor):
+                given[k] = self._tensor(given[k])
         return self.main(*given)
 
-
-def _tensor(value: object) -> object:
-    """Return a tensor as TVM's object; other values are returned as they are."""
-    if isinstance(value, tvm_ffi.Tensor) or not hasattr(type(value), "__dlpack__"):
-        return value
-    if isinstance(value, np.ndarray) and not value.flags.writeable:
-        value = value.copy()
-    return tvm_ffi.from_dlpack(as_tensor(value))
+    def _tensor(self, value: object) -> object:
+        """Return a tensor as TVM's object; other values are returned as they are."""
+        if not hasattr(type(value), "__dlpack__"):
+            return value
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            value = value.copy()
+        tensor = tvm_ffi.from_dlpack(as_tensor(value))
+        calls, address = self._calls, tensor.data_ptr()
+        count = calls.get(address, 0) + 1
+        if count > MOST_KEPT:
+            count, tensor = 0, tvm_ffi.from_dlpack(as_tensor(_copy(tensor)))
+        elif len(calls) >= MOST_ADDRESSES:
+            calls.clear()
+        calls[address] = count
+        return tensor
 
 
 def preserved(manifest: Manifest, args: Arguments) -> Arguments:

@@ -254,3 +254,47 @@ def test_a_read_only_array_is_copied() -> None:
     now = donating(past, at, new)[0]
     np.testing.assert_array_equal(now, build(scatters())(kept, at, new)[0])
     np.testing.assert_array_equal(past, kept)
+
+
+@pytest.mark.parametrize("shape", [(2, -1, 3), (-1,), (1, 2, -1, 3)], ids=str)
+def test_a_view_that_is_returned_before_the_updated_input(shape: tuple[int, ...]) -> None:
+    past, at, new = scatters().params
+    now = relay.scatter_elements(past, at, new, axis=1)
+    both = relay.Tuple([relay.reshape(relay.exp(now) if shape[0] == 2 else now, shape), now])
+    function = relay.Function([past, at, new], both)
+    donating = build(function, ["past"])
+    assert donating.donated == {0: 1}
+    arrays = given(4)
+    wanted = build(function)(arrays[0].copy(), *arrays[1:])
+    found = donating(*arrays)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, want, strict=True)
+    assert np.shares_memory(found[1], arrays[0])
+
+
+def test_a_flat_view_that_is_updated_and_returned() -> None:
+    past = relay.var("past", shape=(4, 3))
+    at, new = relay.var("at", shape=(2,), dtype="int64"), relay.var("new", shape=(2,))
+    flat = relay.scatter_elements(relay.reshape(past, (-1,)), at, new, axis=0)
+    function = relay.Function([past, at, new], relay.Tuple([flat, relay.reshape(flat, (4, 3))]))
+    arrays = [np.zeros((4, 3), "float32"), np.array([1, 7]), np.ones(2, "float32")]
+    wanted = build(function)(arrays[0].copy(), *arrays[1:])
+    found = build(function, ["past"])(*arrays)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, want, strict=True)
+
+
+def test_a_result_does_not_keep_all_earlier_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit, releasing the last of many results overflows the stack."""
+    from tvm_disc.runtime import donation
+
+    monkeypatch.setattr(donation, "MOST_KEPT", 10)
+    donating = build(scatters("add"), ["past"])
+    cache, (_, at, new) = np.zeros((2, SLOTS, 3), "float32"), given(1)
+    at[:], new[:] = 0, 1
+    kept = []
+    for k in range(1, 50):
+        cache = donating(cache, at, new)[0]
+        kept.append(cache.ctypes.data)
+        assert cache[0, 0, 0] == k and not cache[:, 1:].any()
+    assert len(set(kept)) > 1  # copied
