@@ -109,7 +109,10 @@ class Compiled:
         if any(isinstance(x, jax.core.Tracer) for x in leaves):
             return self._traced(leaves)
         wanted = self.exported.in_avals
-        return self._run([as_array(x, a.dtype) for x, a in zip(leaves, wanted, strict=True)])
+        pairs = zip(leaves, wanted, strict=True)
+        return self._run(
+            [as_array(x, a.dtype, k in self._donated) for k, (x, a) in enumerate(pairs)]
+        )
 
     def _run(self, leaves: Sequence[Any]) -> object:
         made = self._results(leaves)
@@ -126,7 +129,7 @@ class Compiled:
         view = self._view
         if view is None or self.executable.observers:
             made = self.executable.on_tensors(leaves)
-            self._view = viewer(leaves, [*self._taken])
+            self._view = viewer(leaves, self._donated)
             return made
         try:
             return self.executable.entries()[0](*view(leaves))
@@ -147,12 +150,15 @@ class Compiled:
         def run(*given: object) -> object:
             return self._run([jax.numpy.asarray(x) for x in given])
 
-        kinds = [a.dtype for a in self.exported.in_avals]
-        arrays = [as_array(x, dtype) for x, dtype in zip(leaves, kinds, strict=True)]
+        dtypes = [a.dtype for a in self.exported.in_avals]
+        arrays = [as_array(x, dtype) for x, dtype in zip(leaves, dtypes, strict=True)]
         specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
         args, kwargs = jax.tree.unflatten(self.exported.in_tree, specs)
         result = jax.eval_shape(self.exported.call, *args, **kwargs)
-        call = custom_call(self.executable, jax.tree.leaves(result), self._taken)
+        made = jax.tree.leaves(result)
+        # Shapes may be equal in some calls only.
+        taken = {k: r for k, r in self._taken.items() if kinds([arrays[k]]) == kinds([made[r]])}
+        call = custom_call(self.executable, made, taken)
         if call is None:
             return jax.pure_callback(run, result, *arrays)
         return self._out_tree.unflatten(call(*arrays))

@@ -77,8 +77,13 @@ def viewer(leaves: Sequence[SupportsDLPack], donated: Sequence[int] = ()) -> Vie
     return views
 
 
-def as_array(value: object, dtype: object) -> Any:
-    """Return a leaf as a JAX array; a Python number becomes an array of ``dtype``."""
+def as_array(value: object, dtype: object, donated: bool = False) -> Any:
+    """Return a leaf as a JAX array; a Python number becomes an array of ``dtype``.
+
+    A donated leaf is copied, because ``asarray`` may return an array in the memory of the caller's.
+    """
     import jax
 
-    return value if isinstance(value, jax.Array) else jax.numpy.asarray(value, dtype=dtype)
+    if isinstance(value, jax.Array):
+        return value
+    return jax.numpy.array(value, dtype=dtype, copy=True if donated else None)

@@ -118,3 +118,28 @@ def test_a_result_that_is_no_update() -> None:
         y = ours(x, w)
         np.testing.assert_allclose(y, wanted, rtol=1e-5)
         assert x.is_deleted() and y.unsafe_buffer_pointer() == place
+
+
+def test_numpy_arrays_are_not_changed() -> None:
+    ours = disc_jax.compile(step, *specs(), donate_argnums=0)
+    room = np.zeros(3 * 2 * SLOTS * 4 + 16, "float32")
+    first = -room.ctypes.data % 64 // 4  # JAX shares the memory of aligned arrays
+    cache = room[first : first + 3 * 2 * SLOTS * 4].reshape(3, 2, SLOTS, 4)
+    for _ in range(3):
+        _, now = ours(cache, jnp.ones((2, 2, 4)), jnp.int32(1))
+        assert float(now.sum()) == 32 and not cache.any()
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_shapes_that_are_equal_in_some_calls_only() -> None:
+    n, k = jax.export.symbolic_shape("n, k")
+    shapes = [Shape(s, jnp.float32) for s in [(n, 8), (8, 8), (8, k)]]
+    ours = disc_jax.compile(lambda x, w, u: jnp.maximum(x @ w, 0) @ u, *shapes, donate_argnums=0)
+    assert ours.executable.donated == {0: 0}
+    for columns in (8, 5):
+        w, u = jnp.eye(8), jnp.ones((8, columns))
+        for _ in range(1300):  # by DLPack, and then by XLA
+            y = ours(jnp.ones((4, 8)), w, u)
+        assert y.shape == (4, columns) and float(y[0, 0]) == 8
+        y = jax.jit(lambda *a: ours(*a))(jnp.ones((4, 8)), w, u)
+        assert y.shape == (4, columns)
