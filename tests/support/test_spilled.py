@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,31 @@ print(most() - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 60 << 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_process_writes_to_another_file() -> None:
+    """A subprocess, because this process has threads."""
+    code = """
+import os, numpy as np
+from tvm_disc.support.spilled import LEAST_BYTES, spilled
+kept = spilled(np.full(LEAST_BYTES, 1, "int8"))
+child = os.fork()
+found = spilled(np.full(LEAST_BYTES, 2 if child else 3, "int8"))
+if not child:
+    os._exit(int(not ((found == 3).all() and (kept == 1).all())))
+assert os.waitpid(child, 0)[1] == 0 and (found == 2).all() and (kept == 1).all()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_threads_write_to_different_bytes() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda k: spilled(np.full(LEAST_BYTES, k, "int8")), range(64)))
+    finally:
+        sys.setswitchinterval(before)
+    for k, array in enumerate(found):
+        assert (array == k).all()

@@ -16,6 +16,7 @@ from contextlib import suppress
 import numpy as np
 
 from tvm_disc.support.literals import ALIGNMENT, aligned
+from tvm_disc.support.locks import Lock
 from tvm_disc.typing import Array
 
 LEAST_BYTES = 1 << 20  # smaller arrays stay in memory
@@ -27,7 +28,10 @@ class _Chunk(mmap.mmap):
 
 
 _chunks: weakref.WeakSet[_Chunk] = weakref.WeakSet()
-_last: list[tuple[weakref.ref[_Chunk], int]] = []  # the newest chunk, and the bytes in use
+# The newest chunk, the bytes in use, and the process that made it: after a fork, two processes
+# would write to the same bytes.
+_last: list[tuple[weakref.ref[_Chunk], int, int]] = []
+_reserving = Lock()
 
 
 def spilled(array: Array) -> Array:
@@ -55,12 +59,14 @@ def _room(size_bytes: int) -> Array | None:
     if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
         return None
     size = -(-size_bytes // ALIGNMENT) * ALIGNMENT
-    chunk, used = (_last[0][0](), _last[0][1]) if _last else (None, 0)
-    if chunk is None or used + size > len(chunk):
-        chunk, used = _new_chunk(max(size, CHUNK_BYTES)), 0
-        if chunk is None:
-            return None
-    _last[:] = [(weakref.ref(chunk), used + size)]
+    with _reserving:
+        last, used, process = _last[0] if _last else (lambda: None, 0, 0)
+        chunk = last() if process == os.getpid() else None
+        if chunk is None or used + size > len(chunk):
+            chunk, used = _new_chunk(max(size, CHUNK_BYTES)), 0
+            if chunk is None:
+                return None
+        _last[:] = [(weakref.ref(chunk), used + size, os.getpid())]
     room: Array = np.frombuffer(chunk, np.uint8, size_bytes, used)
     return room
 
