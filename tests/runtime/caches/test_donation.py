@@ -298,3 +298,20 @@ def test_a_result_does_not_keep_all_earlier_arrays(monkeypatch: pytest.MonkeyPat
         kept.append(cache.ctypes.data)
         assert cache[0, 0, 0] == k and not cache[:, 1:].any()
     assert len(set(kept)) > 1  # copied
+
+
+def test_an_update_that_is_part_of_a_list() -> None:
+    function = relay.parse("""#[version = "0.0.5"]
+    type List[A] { Cons(A, List[A]), Nil, }
+    def @main(%x: Tensor[(4, 3), float32], %at: Tensor[(2, 3), int64],
+              %n: Tensor[(2, 3), float32]) {
+      let %s = scatter_elements(%x, %at, %n, axis=0, reduction="add");
+      (%s, Cons(%s, Nil))
+    }""")
+    x, new = (RNG.random((k, 3), dtype="float32") for k in (4, 2))
+    at = np.array([[0, 1, 2], [3, 1, 0]])
+    wanted = x.copy()
+    np.add.at(wanted, (at, np.arange(3)[None]), new)
+    found, listed = build(function, ["x"])(x, at, new)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(listed.fields[0], wanted, rtol=1e-6)

@@ -18,6 +18,7 @@ from tvm import relax
 
 from tvm_disc.errors import BadOption
 from tvm_disc.graph.nodes import is_tensor, like_blocks
+from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay_passes.caches.fixed import FixedCaches, checks_first, results_of
 from tvm_disc.relay_passes.module_facts import DONATED, STATE, solver_of
 from tvm_disc.relay_passes.rewrite import map_functions
@@ -40,7 +41,9 @@ def DonateInputs(donate: Sequence[str | int], solver: Solver | None = None) -> o
     def run(mod: TVMModule, ctx: PassContext) -> object:
         main = mod["main"]
         donated = _chosen(main, donate)
-        changed = _updated(main, donated, solver_of(mod, solver))
+        # A boxed result cannot have the memory of an argument.
+        boxed = uses_boxes(mod)
+        changed = main if boxed else _updated(main, donated, solver_of(mod, solver))
         changed = changed.with_attr(DONATED, [str(p.name) for p in donated])
         return map_functions(mod, lambda f: changed if f.same_as(main) else f)
 
