@@ -86,7 +86,7 @@ def test_conditions_that_pytorch_cannot_prove_do_not_end_the_export() -> None:
 
 
 def test_example_inputs_of_something_else_are_refused() -> None:
-    with pytest.raises(TypeMismatch, match=r"torch\.nn\.Module, found str"):
+    with pytest.raises(TypeMismatch, match=r"torch\.nn\.Module as the model, found str"):
         tvm_disc.build("fn (%x: float32) { %x }", example_inputs=(1,))
 
 
