@@ -204,7 +204,7 @@ MISSING = {
 
 @pytest.mark.parametrize("program", MISSING)
 def test_a_method_that_is_missing_is_named(program: str) -> None:
-    with pytest.raises(TypeError, match=f"Depth has no {MISSING[program]}"):
+    with pytest.raises(TypeError, match=f"Depth has no method {MISSING[program]}"):
         Depth().visit(graph(program))
 
 
@@ -266,7 +266,7 @@ class Rank(TypeFunctor):
 
 def test_a_functor_of_types() -> None:
     assert Rank().visit(relay.TupleType([TENSOR, relay.TupleType([TENSOR])])) == 4
-    with pytest.raises(TypeError, match="Rank has no visit_func_type"):
+    with pytest.raises(TypeError, match="Rank has no method visit_func_type"):
         Rank().visit(relay.FuncType([], TENSOR))
     with pytest.raises(TypeError, match="expected a Relay type, found int 3"):
         Rank().visit(3)

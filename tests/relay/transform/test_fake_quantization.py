@@ -214,8 +214,8 @@ def test_several_regions_and_what_is_between() -> None:
 
 # Regions that stay, and why.
 STAY: dict[str, tuple[Any, str]] = {
-    "an operator without a rule": (lambda: relay.cos(matrix()), "cos has no rule"),
-    "an optional operator": (lambda: nn.softmax(matrix()), "nn.softmax has no rule"),
+    "an operator without a rule": (lambda: relay.cos(matrix()), "cos has no quantization rule"),
+    "an optional operator": (lambda: nn.softmax(matrix()), "nn.softmax has no quantization rule"),
     "a range that no quantize tells": (
         lambda: relay.sqrt(relay.exp(matrix(0.02))),
         "exp: the scale and zero point of its result are not known",
@@ -224,7 +224,10 @@ STAY: dict[str, tuple[Any, str]] = {
         lambda: relay.reshape(image("x", CHANNELS, [0, 1, 2], (2, 3, 4), axis=1), (24,)),
         "operand 0 has a scale per channel",
     ),
-    "indices": (lambda: relay.cast(relay.argmax(matrix(), 1), "float32"), "has no rule"),
+    "indices": (
+        lambda: relay.cast(relay.argmax(matrix(), 1), "float32"),
+        "argmax has no quantization rule",
+    ),
     "a pool to more than one element": (
         lambda: nn.adaptive_avg_pool2d(image("x"), (2, 2)),
         "expected an output of one element",

@@ -61,7 +61,9 @@ def check(exe: Any, shape: Any, w: np.ndarray, images: Any = IMAGES, bound: floa
 def variants(exe: Any) -> str:
     """The lines of the tree, without knobs."""
     text = exe.explain()
-    lines = re.findall(r"^ *(.*?) +(winograd|channel window|pixel gemm)\(.*\), serial", text, re.M)
+    lines = re.findall(
+        r"^ *(.*?) +(winograd|channel window|pixel gemm)(?:\(.*\))?, serial", text, re.M
+    )
     return "; ".join(f"{where}: {family}" for where, family in lines)
 
 
