@@ -70,7 +70,8 @@ def test_a_need_is_proved_refuted_or_kept() -> None:
     needs = [Need("small", n <= limit) for limit in (0, 50, 100)]
     plans, refused = feasible([plan(n, k, needs=(x,)) for k, x in enumerate(needs)], solver)
     assert [(p.knobs, len(p.needs)) for p in plans] == [(Width(1), 1), (Width(2), 0)]
-    assert [str(r) for r in refused] == ["f(width=0): it requires that small"]
+    said = "f(width=0): it requires that small, which is false for every call"
+    assert [str(r) for r in refused] == [said]
 
 
 def test_every_plan_runs_serially_and_on_all_threads() -> None:
