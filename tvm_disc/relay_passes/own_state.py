@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import tvm
@@ -47,6 +46,7 @@ from tvm_disc.relay_passes.caches.fixed import (
     checks_first,
     results_of,
 )
+from tvm_disc.relay_passes.caches.named import named_inputs
 from tvm_disc.relay_passes.module_facts import STATE, solver_of
 from tvm_disc.relay_passes.rewrite import bindings_of, is_call, map_functions
 from tvm_disc.shape import Solver
@@ -152,13 +152,7 @@ def _chosen(
     updated = FixedCaches(main, results_of(main, values), solver)
     chosen: list[_Grown] = []
     fixed: list[FixedCache] = []
-    inputs = [str(p.name) for p in main.params]
-    for pattern in names:
-        if not any(fnmatchcase(name, pattern) for name in inputs):
-            raise BadOption(f"state: no input matches {pattern!r}; the inputs are {inputs}")
-    for param in main.params:
-        if not any(fnmatchcase(str(param.name), pattern) for pattern in names):
-            continue
+    for param in named_inputs("state", names, main.params):
         if param in found:
             chosen.append(found[param])
         elif param in updated.found:

@@ -9,7 +9,7 @@ import numpy as np
 import tvm_ffi
 
 from tvm_disc.abi.manifest import Manifest
-from tvm_disc.runtime.arrays import as_tensor
+from tvm_disc.runtime.arrays import as_array, as_tensor
 from tvm_disc.typing import Argument, Arguments
 
 Donated: TypeAlias = Sequence[tuple[str, int | None, str]]  # name, result, why there is none
@@ -77,12 +77,8 @@ def _copy(value: Argument) -> Argument:
     """Return a copy of a tensor; other values are returned as they are."""
     if not hasattr(type(value), "__dlpack__"):
         return value
-    source = tvm_ffi.from_dlpack(as_tensor(value))
-    if str(source.dtype) != "bfloat16":
-        return np.array(np.from_dlpack(source))
-    words = np.array(np.from_dlpack(source._create_view(source.shape, "uint16")))
-    found: Argument = tvm_ffi.from_dlpack(words)._create_view(source.shape, "bfloat16")
-    return found
+    copy: Argument = as_array(tvm_ffi.from_dlpack(as_tensor(value))).copy()
+    return copy
 
 
 __all__ = ["Donating", "preserved"]

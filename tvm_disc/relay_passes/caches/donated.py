@@ -11,7 +11,6 @@ the memory of other donated inputs are chosen with the order of kernels, by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 import tvm
 from tvm import relax
@@ -20,6 +19,7 @@ from tvm_disc.errors import BadOption
 from tvm_disc.graph.nodes import is_tensor, like_blocks
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay_passes.caches.fixed import FixedCaches, checks_first, results_of
+from tvm_disc.relay_passes.caches.named import named_inputs
 from tvm_disc.relay_passes.module_facts import DONATED, STATE, solver_of
 from tvm_disc.relay_passes.rewrite import map_functions
 from tvm_disc.shape import Solver
@@ -52,18 +52,8 @@ def DonateInputs(donate: Sequence[str | int], solver: Solver | None = None) -> o
 
 def _chosen(main: TVMFunction, donate: Sequence[str | int]) -> list[Var]:
     """Return the donated inputs, in the order of the inputs."""
-    names = [str(p.name) for p in main.params]
-    chosen: set[int] = set()
-    for entry in donate:
-        if isinstance(entry, int):
-            found = [entry] if 0 <= entry < len(names) else []
-        else:
-            found = [k for k, name in enumerate(names) if fnmatchcase(name, entry)]
-        if not found:
-            raise BadOption(f"donate: no input matches {entry!r}; the inputs are {names}")
-        chosen.update(found)
     owned = {str(buffer) for buffer, *_ in (main.attrs or {}).get(STATE, ())}
-    donated = [main.params[k] for k in sorted(chosen)]
+    donated = named_inputs("donate", donate, main.params)
     for param in donated:
         if str(param.name) in owned:
             raise BadOption(f"donate: input '{param.name}' is a cache of state; leave it out")
