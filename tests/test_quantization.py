@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,30 @@ def test_products_of_bytes(ends: tuple[float, float]) -> None:
         close(exe(x), as_bytes(x, low, high) @ as_int8(WEIGHTS, (1,)).T + BIAS)
 
 
+def test_errors_of_results() -> None:
+    """explain() gives the error of each product over all calls, for its float operand. A call with
+    a NaN does not count.
+    """
+    x = rows("m", K)
+    second = (RNG.standard_normal((24, N)) / 7).astype("float32")
+    first = relay.nn.dense(x, relay.const(WEIGHTS))
+    made = relay.nn.dense(relay.nn.relu(first), relay.const(second))
+    samples = [RNG.standard_normal((m, K)).astype("float32") for m in (3, 1, 0, 40)]
+    nan = np.full((2, K), np.nan, "float32")
+    text = tvm_disc.quantize(
+        function(x, made), calibration=[(s,) for s in (*samples, nan)]
+    ).explain()
+    found = [float(v) for v in re.findall(r"relative error of the result (\S+)", text)]
+    operand, errors = np.concatenate(samples), []
+    for w in (WEIGHTS, second):
+        exact = operand.astype("float64") @ w.T
+        got = as_bytes(operand, float(operand.min()), float(operand.max())) @ as_int8(w, (1,)).T
+        errors.append(np.sqrt(np.square(got - exact).mean() / np.square(exact).mean()))
+        operand = np.maximum(operand @ w.T, 0)
+    np.testing.assert_allclose(found, errors, rtol=0.06)  # two digits are printed
+    assert min(errors) > 1e-3
+
+
 @pytest.mark.parametrize("m", [1, 5, 64])
 def test_known_rows(m: int) -> None:
     sample = RNG.standard_normal((m, K)).astype("float32")
@@ -106,7 +131,7 @@ def test_a_network() -> None:
     real = tvm_disc.build(func)
     exe = tvm_disc.quantize(func, calibration=calls)
     plain = tvm_disc.quantize(func, calibration=calls, options=tvm_disc.Options(fuse=False))
-    assert exe.explain().count("relative error") == 6
+    assert exe.explain().count("relative error of the result") == 5
     for n, h, w in IMAGES:
         x = RNG.standard_normal((n, 3, h, w)).astype("float32")
         found, want = exe(x), real(x)
@@ -190,7 +215,7 @@ def test_the_passes_of_the_user_run_first() -> None:
     sample = RNG.standard_normal((5, K)).astype("float32")
     passes = {"before integer-products": mine, "after fuse": [mine]}
     tvm_disc.quantize(dense(), calibration=[(sample,)], passes=passes)
-    assert len(seen) == 4
+    assert len(seen) == 6
 
 
 SAMPLE = np.zeros((2, K), "float32")

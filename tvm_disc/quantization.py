@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -16,9 +17,19 @@ from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.inputs import checked_arguments, prepared_inputs
 from tvm_disc.runtime.observed.recording import arrays_of
 from tvm_disc.support.late import Late
-from tvm_disc.typing import Argument, DynamicShapes, ExampleInputs, TargetLike, UserPass, UserPasses
+from tvm_disc.typing import (
+    Argument,
+    Array,
+    DynamicShapes,
+    ExampleInputs,
+    TargetLike,
+    TVMModule,
+    UserPass,
+    UserPasses,
+)
 
 _observe = Late("tvm_disc.relay_passes.calibration.ranges:ObserveRanges")
+_measure = Late("tvm_disc.relay_passes.calibration.ranges:MeasureErrors")
 _quantize = Late("tvm_disc.relay_passes.calibration.ranges:QuantizeOperands")
 PLACE = "before integer-products"
 
@@ -44,7 +55,8 @@ def quantize(
     literal weights multiply 8-bit integers: weights have a scale per output channel, and an
     activation has one scale and zero point, from the range of its values for the calibration
     inputs. Values outside of this range are clipped. ``explain()`` lists the matmuls and
-    convolutions with the error of their weights and the range of their activations.
+    convolutions with the error of their weights, the range of their activations, and the error of
+    their results for the calibration inputs. To measure these, the model is built three times.
 
     Args:
         source: as in :func:`build`.
@@ -88,15 +100,30 @@ def quantize(
         hooks: UserPasses = {**given, PLACE: [*own, last]}
         return compiled(target=target, options=options, passes=hooks)
 
+    def calibrated(measure: _CountingPass) -> None:
+        exe = built(measure)  # on this machine, whatever the target is
+        for inputs in calls:
+            flat = exe._flat((), inputs) if isinstance(inputs, Mapping) else exe._flat(inputs, {})
+            values = prepared_inputs(exe.signature, checked_arguments(exe.signature, flat))
+            results = list(arrays_of(exe.on_tensors(values)))
+            measure.add(results[len(results) - measure.count :])
+
     observe = _observe()
-    exe = built(observe)  # calibration runs on this machine, whatever the target is
-    for inputs in calls:
-        flat = exe._flat((), inputs) if isinstance(inputs, Mapping) else exe._flat(inputs, {})
-        values = prepared_inputs(exe.signature, checked_arguments(exe.signature, flat))
-        results = list(arrays_of(exe.on_tensors(values)))
-        observe.add(results[len(results) - observe.count :])
-    del exe
-    return built(_quantize(observe.of_products()), target)
+    calibrated(observe)
+    ranges = observe.of_products()
+    measure = _measure(ranges)
+    calibrated(measure)
+    return built(_quantize(ranges, measure.of_products()), target)
+
+
+class _CountingPass(Protocol):
+    """Pass that adds ``count`` results to ``main``, and receives them after each call."""
+
+    count: int
+
+    def __call__(self, mod: TVMModule) -> TVMModule: ...
+
+    def add(self, values: Sequence[Array]) -> None: ...
 
 
 def _calls(calibration: object) -> list[tuple[Argument, ...] | Mapping[str, Argument]]:

@@ -4,18 +4,23 @@
     observed   y = conv(x, w); result (y, min x, max x)
     quantized  y = conv((cast(q) - z) * s, cast(w': i8) * t)        q = u8(clip(round(x / s) + z))
 
+    measured   result (y, sum (quantized y - y)^2, sum y^2)         # x and y in float32
+
 ``ObserveRanges`` makes a program return the least and the greatest element of the first operand of
 each product. ``QuantizeOperands`` rounds these operands to bytes, and the weights to int8 with a
 scale per output channel. ``IntegerProducts`` then converts the products to integer arithmetic.
-Source: Jacob et al., *Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference*, 2018.
+``MeasureErrors`` makes a float program also compute each quantized product, from the float operand,
+and return its difference from the float product. Source: Jacob et al., *Quantization and Training
+of Neural Networks for Efficient Integer-Arithmetic-Only Inference*, 2018.
 
-Both passes visit the products of ``main`` outside of branches and loops, in the same order.
+The passes visit the products of ``main`` outside of branches and loops, in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +47,7 @@ from tvm_disc.typing import Array, Expr, TVMFunction, TVMModule, Var
 
 # Receives a product and its weights; returns the replacement of the product, or None.
 Act: TypeAlias = Callable[[Sequence_, Node, Array], "Node | None"]
+Range: TypeAlias = tuple[float, float]  # least and greatest element
 FEWEST = 512  # number of weights; quantizing smaller products gains nothing
 BYTE = np.iinfo("uint8")
 # A positive scale per output channel.
@@ -59,7 +65,7 @@ class ObserveRanges:
 
     def __init__(self) -> None:
         self.count = 0
-        self.ranges: list[tuple[float, float]] = []
+        self.ranges: list[Range] = []
         self._places: list[int] = []  # for each product the index of its operand in ``ranges``
 
     def __call__(self, mod: TVMModule) -> TVMModule:
@@ -92,52 +98,149 @@ class ObserveRanges:
             for old, (low, high) in zip(self.ranges, pairs, strict=True)
         ]
 
-    def of_products(self) -> list[tuple[float, float]]:
+    def of_products(self) -> list[Range]:
         """Return the range of the operand of each product."""
         return [self.ranges[place] for place in self._places]
+
+
+class MeasureErrors:
+    """Pass that adds the errors of quantized products to the results of ``main``.
+
+    A product and its quantized form have the same float32 operand: the errors of earlier products
+    are not included.
+
+    Attributes:
+        count: the number of results that were added, two for each quantized product.
+    """
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self._ranges = list(ranges)
+        self._measured: list[bool] = []  # for each product whether it is quantized
+        self.count = 0
+        self._sums = np.zeros((0, 2))
+
+    def __call__(self, mod: TVMModule) -> TVMModule:
+        """Return a module whose ``main`` returns ``(result, wrong 0, total 0, wrong 1, ...)``.
+
+        ``wrong`` is the sum of squared differences of a product, and ``total`` the sum of squares
+        of the float32 product.
+        """
+        main, form = mod["main"], _Quantization(self._ranges)
+        shown: list[Var] = []
+        self._measured = []
+
+        def measure(out: Sequence_, node: Node, weights: Array) -> Node | None:
+            made = form(out, node, weights)
+            self._measured.append(made is not None)
+            if made is None:
+                return None
+            real = _with_operands(out, node, *node.inputs)
+            values = operand_expr(real)
+            difference = R.subtract(operand_expr(made.node), values)
+            wrong = operand_expr(out.emit(difference, node.shape, node.dtype, node))
+            for value in (wrong, values):
+                square = out.emit(R.multiply(value, value), node.shape, node.dtype, node)
+                shown.append(out.emit(R.sum(operand_expr(square)), (), COMPUTED, node).var)
+            return real
+
+        changed = rewrite_function(main, solver_of(mod, None), [_TopProducts(main, measure)])
+        self.count = len(shown)
+        self._sums = np.zeros((self.count // 2, 2))
+        return with_main(mod, returning(changed, shown))
+
+    def add(self, values: Sequence[Array]) -> None:
+        """Add ``values``, the results of a call that this pass added.
+
+        Sums that are NaN or infinite are left out, as such calls do not extend ranges.
+        """
+        sums = np.asarray([float(v) for v in values]).reshape(-1, 2)
+        self._sums += np.where(np.isfinite(sums).all(1, keepdims=True), sums, 0.0)
+
+    def of_products(self) -> list[float | None]:
+        """Return the error of each product over all calls; None if it is not quantized.
+
+        The error is the root mean square of the differences, divided by the root mean square of
+        the float32 product.
+        """
+        errors = iter([sqrt(w / t) if t else 0.0 for w, t in self._sums])
+        return [next(errors) if measured else None for measured in self._measured]
 
 
 class QuantizeOperands:
     """Pass that quantizes the products of ``main`` whose operands have known ranges.
 
     Attributes:
-        quantized: a line for each product: its operand's range, and the error of its weights.
+        quantized: a line for each product: the error of its weights, its operand's range, and the
+            error of its result.
         refused: the products that stay float32, with reasons.
     """
 
-    def __init__(self, ranges: Iterable[tuple[float, float]]) -> None:
-        self._ranges = list(ranges)
+    def __init__(self, ranges: Iterable[Range], errors: Iterable[float | None]) -> None:
+        self._ranges, self._errors = list(ranges), list(errors)
         self.quantized: list[str] = []
         self.refused: list[WhyNot] = []
 
     def __call__(self, mod: TVMModule) -> TVMModule:
         """Return the module with quantized products."""
         main, self.quantized, self.refused = mod["main"], [], []
-        ranges = iter(self._ranges)
-        made: dict[Var, Node] = {}
+        form, errors = _Quantization(self._ranges), iter(self._errors)
 
         def quantize(out: Sequence_, node: Node, weights: Array) -> Node | None:
-            low, high = next(ranges)
-            x = node.inputs[0]
-            if not (np.isfinite(low) and np.isfinite(high)):
+            made, error = form(out, node, weights), next(errors)
+            if made is None:
                 reason = "its operand was empty, NaN or infinite in all calibration inputs"
                 self.refused.append(WhyNot(f"{node.label} in int8", reason))
                 return None
-            if x.var not in made:
-                made[x.var] = _as_bytes(out, x, *_scale_and_zero(low, high))
-            literal, error = _as_int8(out, node, weights)
             sizes = " x ".join(map(str, weights.shape))
+            low, high = made.ends
             self.quantized.append(
-                f"{node.label}: weights {sizes}: int8, relative error {error:.2g}, "
-                f"operand in {low:.4g} .. {high:.4g}"
+                f"{node.label}: weights {sizes}: int8, relative error {made.weights_error:.2g}, "
+                f"operand in {low:.4g} .. {high:.4g}, relative error of the result {error:.2g}"
             )
-            args = [operand_expr(made[x.var]), operand_expr(literal)]
-            call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
-            return out.emit(call, node.shape, node.dtype, node)
+            return made.node
 
         rule = _TopProducts(main, quantize)
         changed = rewrite_function(main, solver_of(mod, None), [rule], [drop_dead])
         return with_main(mod, changed)
+
+
+@dataclass(frozen=True)
+class _QuantizedProduct:
+    """A product of quantized values, the error of its weights, and the range of its operand."""
+
+    node: Node
+    weights_error: float
+    ends: Range
+
+
+class _Quantization:
+    """Emit the quantized form of each product of a function, in order.
+
+    Products of one operand share its quantization.
+    """
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self._ranges = iter(ranges)
+        self._made: dict[Var, Node] = {}
+
+    def __call__(self, out: Sequence_, node: Node, weights: Array) -> _QuantizedProduct | None:
+        """Return the quantized form of the next product; None if its operand has no range."""
+        low, high = next(self._ranges)
+        if not (np.isfinite(low) and np.isfinite(high)):
+            return None
+        x = node.inputs[0]
+        if x.var not in self._made:
+            self._made[x.var] = _as_bytes(out, x, *_scale_and_zero(low, high))
+        literal, error = _as_int8(out, node, weights)
+        made = _with_operands(out, node, self._made[x.var], literal)
+        return _QuantizedProduct(made, error, (low, high))
+
+
+def _with_operands(out: Sequence_, node: Node, *operands: Node) -> Node:
+    """Emit the product ``node`` of other operands."""
+    args = [operand_expr(x) for x in operands]
+    call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+    return out.emit(call, node.shape, node.dtype, node)
 
 
 class _TopProducts:
@@ -209,4 +312,4 @@ def _as_int8(out: Sequence_, node: Node, weights: Array) -> tuple[Node, float]:
     return out.emit(call, shape, COMPUTED, node), found.error
 
 
-__all__ = ["ObserveRanges", "QuantizeOperands"]
+__all__ = ["MeasureErrors", "ObserveRanges", "QuantizeOperands"]
