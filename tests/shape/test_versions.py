@@ -29,7 +29,8 @@ def test_a_broadcast_of_two_input_dims_is_a_wish() -> None:
     solver.broadcast_dim(m, n, "multiply")
     assert wished(solver) == ["n == m"]
     assert (
-        str(solver.wishes[0]) == "input 'n' axis 0 equals input 'm' axis 0    [add: no broadcast]"
+        str(solver.wishes[0])
+        == "input 'n' axis 0 equals input 'm' axis 0    [add: then it does not broadcast]"
     )
 
 

@@ -335,7 +335,7 @@ IMAGE = ("n", "h", "w", 6)
 def test_refuses_channels_that_are_not_last() -> None:
     pool = lambda bb, s, x: bb.emit(relax.op.nn.max_pool2d(x, (3, 3)))  # noqa: E731
     check_refused(
-        "it requires the channels last",
+        "it requires channels last",
         pool,
         ("n", 6, "h", "w"),
     )

@@ -28,7 +28,7 @@ from tvm_disc.schedules.conv.channel_groups import (
     broadcast,
     cut_of,
 )
-from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
+from tvm_disc.schedules.conv.contraction import contraction, geometry, layout_refusal, spatial
 from tvm_disc.schedules.conv.cost import DirectSums
 from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
@@ -131,8 +131,8 @@ _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 
 def _refusal(group: Group, node: Node, data: Node) -> str | None:
     taps = literal_taps(node)
-    if not channels_last(node):
-        return "it requires the channels last: in this kernel the pixels are last"
+    if (reason := layout_refusal(node, last=True)) is not None:
+        return reason
     if node.weighted:
         weight = node.inputs[1]
         if None in (static_dim(d) for d in weight.shape[:2]):

@@ -123,6 +123,14 @@ def channels_last(node: Node) -> bool:
     return _LAYOUTS[layout]
 
 
+def layout_refusal(node: Node, last: bool) -> str | None:
+    """Return why a template that requires channels ``last``, or before the image, is not used."""
+    names = {True: "last, as in NHWC", False: "before the image, as in NCHW"}
+    if channels_last(node) is last:
+        return None
+    return f"it requires channels {names[last]}; in this kernel, they are {names[not last]}"
+
+
 _LAYOUTS = {
     **dict.fromkeys(("NCW", "NCHW", "NCDHW"), False),
     **dict.fromkeys(("NWC", "NHWC", "NDHWC"), True),

@@ -8,7 +8,7 @@ import tvm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import channels_last, geometry
+from tvm_disc.schedules.conv.contraction import geometry, layout_refusal
 from tvm_disc.schedules.conv.cost import CopiedWindows
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
@@ -33,9 +33,8 @@ def _no_product(node: Node, last: bool) -> str | None:
     """
     if not node.weighted:
         return "it requires a convolution: this is pooling, which has no weights"
-    if channels_last(node) is not last:
-        wanted, found = ("last", "the pixels") if last else ("before the pixels", "they")
-        return f"it requires the channels {wanted}: in this kernel {found} are last"
+    if (reason := layout_refusal(node, last)) is not None:
+        return reason
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return "it requires several input channels per group: this is a depthwise convolution"

@@ -17,9 +17,9 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import (
     WindowGeometry,
-    channels_last,
     contraction,
     geometry,
+    layout_refusal,
 )
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -27,6 +27,7 @@ from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
@@ -74,12 +75,10 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 
 
 def _refusal(node: Node) -> str | None:
-    if channels_last(node):
-        return "it requires the channels before the pixels: in this kernel they are last"
-    if node.weighted:
-        weight = node.inputs[1]
-        if static_dim(weight.shape[1]) != 1:
-            return f"it requires one input channel per output: there are {weight.shape[1]}"
+    if (reason := layout_refusal(node, last=False)) is not None:
+        return reason
+    if node.weighted and static_dim(channels := node.inputs[1].shape[1]) != 1:
+        return f"it requires one input channel per output: there are {show(channels)}"
     return None
 
 

@@ -19,7 +19,7 @@ from tvm import DataType, tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry
+from tvm_disc.schedules.conv.contraction import contraction, geometry, layout_refusal
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
@@ -27,6 +27,7 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.scalars import is_float
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import const, dtype_of, first_lanes, i64, masked_load
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr
@@ -65,11 +66,11 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     data = node.inputs[0]
     rank = len(node.shape) - 2
     taps = literal_taps(node)
-    if channels_last(node):
-        return "it requires the channels before the pixels: in this kernel they are last"
+    if (reason := layout_refusal(node, last=False)) is not None:
+        return reason
     if node.weighted:
         if static_dim(channels := node.inputs[1].shape[1]) != 1:
-            return f"it requires one input channel per output: there are {channels}"
+            return f"it requires one input channel per output: there are {show(channels)}"
     elif (
         "avg" in node.op
         and not node.attrs.get("count_include_pad")
