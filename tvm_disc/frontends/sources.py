@@ -24,8 +24,6 @@ def read(source: Source) -> Any:
     """
     if isinstance(source, IRModule):
         return source
-    if isinstance(source, ast.Function):
-        return IRModule.from_expr(source)
     if isinstance(source, ast.Expr):
         return IRModule.from_expr(source)
     model = read_model(source)

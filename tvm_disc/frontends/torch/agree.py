@@ -18,7 +18,7 @@ from tvm_disc.frontends.torch.conditions import (
     recorded_guards,
 )
 from tvm_disc.frontends.torch.memory import written
-from tvm_disc.frontends.torch.values import dim_of
+from tvm_disc.frontends.torch.values import dim_of, is_number
 from tvm_disc.typing import ExportedProgram, FxNode, SymExpr, SymInt
 
 # Operators that are the identity if the result has the operand's shape.
@@ -267,6 +267,13 @@ def _inputs(program: ExportedProgram) -> list[FxNode]:
     return [n for n in program.graph.nodes if n.op == "placeholder"]
 
 
+def user_inputs(program: ExportedProgram) -> list[FxNode]:
+    """Return the nodes of the leaves of the user's arguments."""
+    specs = program.graph_signature.input_specs
+    pairs = zip(_inputs(program), specs, strict=True)
+    return [node for node, spec in pairs if spec.kind.name == "USER_INPUT"]
+
+
 def _same_inputs(general: ExportedProgram, special: ExportedProgram) -> bool:
     """Return whether the signatures have equal kinds and targets, and the constants are equal."""
     import torch
@@ -303,7 +310,7 @@ class _Walk:
         """
         found: list[Any] = []
         for node in self.program.graph.nodes:
-            if self._is_size(node) or _is_assertion(node):
+            if _is_size(node) or _is_assertion(node):
                 continue
             if self._changes_nothing(node):
                 self.places[node] = self.places[node.args[0]]
@@ -333,12 +340,6 @@ class _Walk:
             end = size
         return [operand, axis, start or 0, end, step]
 
-    def _is_size(self, node: FxNode) -> bool:
-        import torch
-
-        kinds = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
-        return node.op == "call_function" and isinstance(node.meta.get("val"), kinds)
-
     def _changes_nothing(self, node: FxNode) -> bool:
         """Return whether a node is the identity. PyTorch emits these nodes only for some sizes."""
         name = str(node.target)
@@ -355,7 +356,7 @@ class _Walk:
 
     def _value(self, value: object) -> Any:
         if hasattr(value, "graph") and hasattr(value, "meta"):
-            if self._is_size(value):
+            if _is_size(value):
                 return _replaced(_expression(value.meta["val"]), self.values)
             return "node", self.places[value]
         if isinstance(value, list | tuple):
@@ -363,6 +364,10 @@ class _Walk:
         if isinstance(value, slice):
             return "slice", self._value([value.start, value.stop, value.step])
         return value
+
+
+def _is_size(node: FxNode) -> bool:
+    return node.op == "call_function" and is_number(node.meta.get("val"))
 
 
 def _is_assertion(node: FxNode) -> bool:
@@ -390,13 +395,11 @@ def _example_sizes(program: ExportedProgram) -> dict[SymExpr, int]:
 
 def _sizes_of_axes(program: ExportedProgram) -> dict[Place, SymExpr | int]:
     """Return the size of every axis of the user's inputs."""
-    specs = program.graph_signature.input_specs
-    users = [n for n, s in zip(_inputs(program), specs, strict=True) if s.kind.name == "USER_INPUT"]
     return {
         (leaf, axis): dim_of(size)
-        for leaf, node in enumerate(users)
+        for leaf, node in enumerate(user_inputs(program))
         for axis, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
     }
 
 
-__all__ = ["Agreement", "excluding_one", "narrowed_sizes", "unmet"]
+__all__ = ["Agreement", "excluding_one", "narrowed_sizes", "unmet", "user_inputs"]

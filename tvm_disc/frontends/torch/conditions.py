@@ -28,22 +28,11 @@ class LayoutCondition(Exception):
     """Raised for a condition on strides or storage offsets, which the caller drops (internal)."""
 
 
+_SAME = ("abs", "ceil", "float", "floor", "int", "max", "min", "round", "sqrt", "trunc")
 _FUNCTIONS: Mapping[str, str] = {
-    "abs": "abs",
-    "ceil": "ceil",
-    "float": "float",
-    "floor": "floor",
-    "int": "int",
-    "max": "max",
-    "min": "min",
-    "round": "round",
-    "sqrt": "sqrt",
-    "sym_float": "float",
-    "sym_int": "int",
-    "sym_max": "max",
-    "sym_min": "min",
+    **{name: name for name in _SAME},
+    **{f"sym_{name}": name for name in ("float", "int", "max", "min")},
     "_sym_sqrt": "sqrt",
-    "trunc": "trunc",
 }
 _MODULES = ("math", "torch")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
-from tvm_disc.frontends.torch.agree import Agreement
+from tvm_disc.frontends.torch.agree import Agreement, user_inputs
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
@@ -91,7 +91,7 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
         )
     register_classes((args, kwargs))
     tries = _Tries(module, args, kwargs, dynamic_shapes)
-    made = tries.first(tries.ways())
+    made = next((one for way in tries.ways() if (one := way()) is not None), None)
     if made is not None:
         made = tries.less_fixed(made)
         made = replace(made, settled=tries.settled(made))
@@ -116,16 +116,14 @@ def _reason(error: Exception) -> str:
     return "\n".join(kept)[:2000]
 
 
-@contextmanager
-def oblivious(enabled: bool = True) -> Iterator[None]:
+def oblivious(enabled: bool = True) -> AbstractContextManager[object]:
     """Enable PyTorch's size-oblivious mode, in which sizes of 0 and 1 are not special."""
     if not enabled:
-        yield
-        return
+        return nullcontext()
     from torch.fx.experimental import _config
 
-    with _config.patch(backed_size_oblivious=True):
-        yield
+    found: AbstractContextManager[object] = _config.patch(backed_size_oblivious=True)
+    return found
 
 
 @contextmanager
@@ -157,24 +155,10 @@ class _Tries:
         self.failures: list[Exception] = []
         self.module, self.args, self.kwargs = module, args, kwargs
         if dynamic_shapes is None:
-            self._name_parameters()
+            # If the arguments are invalid, the export raises the error.
+            with suppress(TypeError, ValueError):
+                self.module, self.args, self.kwargs = with_named_parameters(module, args, kwargs)
         self.ones = self._ones()
-
-    def _name_parameters(self) -> None:
-        try:
-            self.module, self.args, self.kwargs = with_named_parameters(
-                self.module, self.args, self.kwargs
-            )
-        except (TypeError, ValueError):  # the arguments are invalid; the export raises the error
-            return
-
-    def first(self, ways: Iterator[Callable[[], Exported | None]]) -> Exported | None:
-        """Return the result of the first way that succeeds, or None."""
-        for way in ways:
-            made = way()
-            if made is not None:
-                return made
-        return None
 
     def ways(self) -> Iterator[Callable[[], Exported | None]]:
         """Yield functions that export the module, in the order in which they are tried."""
@@ -216,12 +200,12 @@ class _Tries:
         return self._noted(made)
 
     def _noted(self, made: Exported) -> Exported:
-        fixed = sorted(self._fixed(made.program))
-        names = _leaf_names(made.program)
+        leaves = user_inputs(made.program)
         notes = tuple(
-            f"input '{names[leaf]}' axis {axis} is 1 in the example and is fixed to 1: PyTorch's "
-            "export of the module requires it; pass an example of another size, or dynamic_shapes"
-            for leaf, axis in fixed
+            f"input '{leaves[leaf].name}' axis {axis} is 1 in the example and is fixed to 1: "
+            "PyTorch's export of the module requires it; pass an example of another size, or "
+            "dynamic_shapes"
+            for leaf, axis in sorted(self._fixed(made.program))
         )
         return replace(made, notes=notes)
 
@@ -344,7 +328,7 @@ class _Tries:
 
     def _fixed(self, program: object) -> Ones:
         """Return the dims of size 1 in the example that the program requires to be 1."""
-        found = list(_leaf_values(program))
+        found = _leaf_values(program)
         ones = {s for guard in _asking_for_one(program) for s in guard.expr.free_symbols}
 
         def fixed(dim: object) -> bool:
@@ -355,7 +339,7 @@ class _Tries:
     def _squeezed(self, program: ExportedProgram, dynamic: Ones) -> Ones:
         """Return the dynamic dims of size 1 that occur in the size of an axis that is squeezed."""
         symbols = {s for dim in _kept_axes(program) for s in dim.free_symbols}
-        found = list(_leaf_values(program))
+        found = _leaf_values(program)
         return Ones(
             (k, axis)
             for k, axis in dynamic
@@ -370,19 +354,8 @@ def _dim(value: TorchTensor, axis: int) -> object:
     return dim_of(value.shape[axis]) if hasattr(value, "shape") else None
 
 
-def _holes(program: ExportedProgram) -> Iterator[Any]:
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
-        if spec.kind.name == "USER_INPUT":
-            yield node
-
-
-def _leaf_values(program: ExportedProgram) -> Iterator[Any]:
-    return (node.meta.get("val") for node in _holes(program))
-
-
-def _leaf_names(program: ExportedProgram) -> list[str]:
-    return [str(node.name) for node in _holes(program)]
+def _leaf_values(program: ExportedProgram) -> list[Any]:
+    return [node.meta.get("val") for node in user_inputs(program)]
 
 
 def _kept_axes(program: ExportedProgram) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from tvm_disc.frontends.torch.checks import checked, symbol_number
 from tvm_disc.frontends.torch.inputs import ExportedInputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dim_of, relay_dtype
-from tvm_disc.frontends.torch.walk import GraphConversion, refuse
+from tvm_disc.frontends.torch.walk import GraphConversion, described
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
@@ -97,7 +97,7 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Ref
             given[node.name] = val.node.expr if hasattr(val, "node") else val
     made = walk.graph(graph, given)
     if walk.refused:
-        return Refusal(frozenset(n.name for n in walk.refused), _told(walk.problems))
+        return Refusal(frozenset(n.name for n in walk.refused), described(walk.problems))
     inputs.know(walk.facts)
     params = [inputs.variables[holes[k].name].expr for k in taken]
     results, outputs = _results(walk, made)
@@ -126,14 +126,6 @@ def _results(
     if not results:
         raise Unsupported("the graph has no tensor as a result")
     return results, tuple(outputs)
-
-
-def _told(problems: Sequence[str]) -> str:
-    try:
-        refuse(problems)
-    except Unsupported as error:
-        return str(error)
-    return ""
 
 
 def _why_unreadable(hole: FxNode) -> str:

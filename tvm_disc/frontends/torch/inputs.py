@@ -18,7 +18,7 @@ from tvm_disc.frontends.torch.conditions import (
     printed,
 )
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
-from tvm_disc.frontends.torch.values import Value, dim_of, dims_of, relay_dtype
+from tvm_disc.frontends.torch.values import Value, dims_of, relay_dtype
 from tvm_disc.relay.expr import Expr, Var
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import Dim, DimOp, TensorType
@@ -48,8 +48,7 @@ class ExportedInputs:
         self.computed: list[str] = []
         self.dropped: list[str] = []
         self.variables: dict[str, Value] = {}
-        plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
-        self._plain = set(plain)
+        self._plain = {d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)}
         # Symbols that are inputs themselves. A dim that is an expression of one becomes a new
         # symbol.
         self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
@@ -235,7 +234,7 @@ class UnknownNumber(Exception):
 
 
 def _sizes(tensor: object) -> tuple[SymExpr | int, ...]:
-    return dims_of(tensor) if hasattr(tensor, "shape") else (dim_of(tensor),)[:0]
+    return dims_of(tensor) if hasattr(tensor, "shape") else ()
 
 
 def _whole(value: Any) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 
+from tvm_disc.frontends.torch.values import is_number
 from tvm_disc.typing import ExportedProgram, FxNode
 
 # Operators that write to the descriptor of a tensor, but not to its data.
@@ -52,7 +53,7 @@ def _effects(node: FxNode) -> tuple[list[FxNode], list[FxNode]]:
         return operands[:1], []
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        tensors = [n for n in (node, *operands) if not _is_number(n)]
+        tensors = [n for n in (node, *operands) if not is_number(n.meta.get("val"))]
         return (tensors, tensors) if len(tensors) > 1 else ([], [])
     shared: list[FxNode] = []
     changed: list[FxNode] = []
@@ -66,13 +67,6 @@ def _effects(node: FxNode) -> tuple[list[FxNode], list[FxNode]]:
             changed += found
     aliases = any(result.alias_info is not None for result in schema.returns)
     return shared if aliases else [], changed
-
-
-def _is_number(node: FxNode) -> bool:
-    import torch
-
-    kinds = torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
-    return isinstance(node.meta.get("val"), kinds)
 
 
 def _nodes(value: object) -> Iterator[FxNode]:

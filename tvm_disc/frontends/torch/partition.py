@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_disc.frontends.torch.values import dim_of
-from tvm_disc.frontends.torch.walk import is_number
+from tvm_disc.frontends.torch.values import dim_of, is_number
 from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.typing import FxNode, GraphModule, SymExpr, SymInt, TorchTensor
 
@@ -68,9 +67,8 @@ class PartitionedGraph:
         given = [n for n in self.graph.graph.nodes if n.op in ("placeholder", "get_attr")]
         for node in given:
             copies[node] = made.node_copy(node)
-        attributes = {
-            n.target: _attribute(self.graph, n.target) for n in given if n.op == "get_attr"
-        }
+        named = [n.target for n in given if n.op == "get_attr"]
+        attributes = {name: operator.attrgetter(name)(self.graph) for name in named}
         for k, step in enumerate(self.steps):
             if not isinstance(step, Part):
                 copies[step] = made.node_copy(step, copies.__getitem__)
@@ -84,12 +82,6 @@ class PartitionedGraph:
         (end,) = (n for n in self.graph.graph.nodes if n.op == "output")
         made.node_copy(end, copies.__getitem__)
         return torch.fx.GraphModule(attributes, made)
-
-
-def _attribute(module: object, name: str) -> object:
-    for part in str(name).split("."):
-        module = getattr(module, part)
-    return module
 
 
 def _caller(run: Runner) -> object:

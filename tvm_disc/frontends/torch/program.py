@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -23,11 +24,11 @@ from tvm_disc.frontends.torch.structure import structure_of
 from tvm_disc.frontends.torch.symbols import Number
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dims_of
-from tvm_disc.frontends.torch.walk import FALLBACK, GraphConversion, refuse
+from tvm_disc.frontends.torch.walk import FALLBACK, GraphConversion, described
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay.expr import Expr, Function, Tuple
 from tvm_disc.relay.module import IRModule
-from tvm_disc.typing import ExportedProgram, FxNode, TorchTensor
+from tvm_disc.typing import ExportedProgram, FxNode
 
 # Kinds of results of an exported graph that are new values of written buffers, parameters and
 # inputs. The exported function does not return these values.
@@ -161,10 +162,14 @@ class ExportRecord:
     guards: tuple[Recorded, ...]
     own: Exported | None = None
 
+    @property
+    def settled(self) -> Mapping[str, str]:
+        """Return the unnecessary guards, see ``Exported.settled``."""
+        return {} if self.own is None else self.own.settled
+
     def layout(self) -> list[Recorded]:
         """Return the guards that the program need not check, as they do not affect its results."""
-        settled = {} if self.own is None else self.own.settled
-        return [g for g in self.guards if g.tests_only_one or g.code in settled]
+        return [g for g in self.guards if g.tests_only_one or g.code in self.settled]
 
 
 class ExportedConversion:
@@ -174,25 +179,18 @@ class ExportedConversion:
         self.program, self.recorded = program, recorded
         self.signature = program.graph_signature
         self.walk = GraphConversion()
-        self.written = [spec for spec in self.signature.output_specs if spec.kind.name in _WRITTEN]
-        self.results = [
-            spec for spec in self.signature.output_specs if spec.kind.name == "USER_OUTPUT"
-        ]
-        changed = {spec.target for spec in self.written if spec.kind.name == "BUFFER_MUTATION"}
-        self.holes = [self._hole(*pair) for pair in self._pairs()]
+        outputs = self.signature.output_specs
+        changed = {spec.target for spec in outputs if spec.kind.name == "BUFFER_MUTATION"}
+        nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+        pairs = zip(nodes, self.signature.input_specs, strict=True)
+        self.holes = [self._hole(node, spec) for node, spec in pairs]
         users = [h for h in self.holes if h.kind == "USER_INPUT" and h.literal is None]
         states = [h for h in self.holes if h.kind == "BUFFER" and h.target in changed]
         self.inputs = [*users, *states]
 
-    def _pairs(self) -> list[tuple[object, object]]:
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
-        return list(zip(nodes, self.signature.input_specs, strict=True))
-
     def _hole(self, node: FxNode, spec: Any) -> _Hole:
         kind, literal = spec.kind.name, None
-        name = node.name
-        if kind == "BUFFER":
-            name = str(spec.target).replace(".", "_")
+        name = str(spec.target).replace(".", "_") if kind == "BUFFER" else node.name
         val = node.meta.get("val")
         if type(spec.arg).__name__ == "ConstantArgument" or isinstance(
             val, int | float | bool | str
@@ -207,7 +205,8 @@ class ExportedConversion:
         inputs.know_ranges(self.program.range_constraints, self.recorded.layout())
         given = {h.node.name: self._given(h, inputs.variables) for h in self.holes}
         made = self.walk.graph(self.program.graph_module, given)
-        refuse(self.walk.problems, FALLBACK)
+        if self.walk.problems:
+            raise Unsupported(f"{described(self.walk.problems)}\n{FALLBACK}")
         self._conditions(inputs)
         body = checked(self._body(made), inputs.computed, partial(self._number, inputs))
         attrs = {
@@ -228,17 +227,17 @@ class ExportedConversion:
     def _conditions(self, inputs: ExportedInputs) -> None:
         """Add to ``inputs`` all conditions that the exporter has recorded."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
-        settled = {} if self.recorded.own is None else self.recorded.own.settled
+        settled, place = self.recorded.settled, partial(self._place, inputs)
         for text in self.recorded.texts:
             if text in settled:
                 reason = "if the size is 1, the module computes the same program"
-                inputs.drop(text, reason, partial(self._place, inputs))
+                inputs.drop(text, reason, place)
                 if settled[text]:
-                    inputs.require(settled[text], partial(self._place, inputs))
+                    inputs.require(settled[text], place)
             elif text in of_layout:
-                inputs.drop_layout(text, of_layout[text].place, partial(self._place, inputs))
+                inputs.drop_layout(text, of_layout[text].place, place)
             else:
-                inputs.require(text, partial(self._place, inputs))
+                inputs.require(text, place)
         inputs.know(self.walk.facts)
         # Guards of the export have been added already; any other guard is from the decomposition.
         inputs.know_recorded(recorded_guards(self.program), set(self.recorded.texts))
@@ -253,14 +252,11 @@ class ExportedConversion:
             for keys in found
         }
 
-    def _hole_at(self, keys: Keys) -> _Hole:
-        if keys not in self._paths:
-            raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is not an input")
-        return self._paths[keys]
-
     def _place(self, inputs: ExportedInputs, keys: Keys, axis: int | None) -> str:
         """Return the text of a size in the constraint language; see :data:`conditions.Place`."""
-        hole = self._hole_at(keys)
+        hole = self._paths.get(keys)
+        if hole is None:
+            raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is not an input")
         if axis is None:
             if hole.literal is None:
                 raise UnknownNumber(hole.name)
@@ -271,9 +267,9 @@ class ExportedConversion:
     def _number(self, inputs: ExportedInputs, keys: Keys, axis: int | None) -> Number:
         """Return a number in a condition as a Relay expression; see ``checks.Read``."""
         symbols = self.walk.symbols
-        if keys not in self._paths:
+        hole = self._paths.get(keys)
+        if hole is None:
             return symbol_number(symbols, keys, axis)
-        hole = self._hole_at(keys)
         if axis is not None:
             return symbols.number(dims_of(hole.node.meta["val"])[axis])
         found = hole.node.meta["val"] if hole.literal is None else hole.literal[0]
@@ -286,20 +282,16 @@ class ExportedConversion:
             val = hole.node.meta["val"]
             return variables[hole.name] if hasattr(val, "shape") else val.node.expr
         if hole.kind in ("PARAMETER", "BUFFER"):
-            return self.walk.constant(self._state(hole.target))
+            # Buffers that are not saved are among the constants.
+            tensors = ChainMap(self.program.state_dict, self.program.constants)
+            return self.walk.constant(tensors[hole.target])
         if hole.kind == "CONSTANT_TENSOR":
             return self.walk.constant(self.program.constants[hole.target])
         return None
 
-    def _state(self, name: object) -> TorchTensor:
-        """Return a parameter or buffer; buffers that are not saved are among the constants."""
-        state = self.program.state_dict
-        return state[name] if name in state else self.program.constants[name]
-
     def _body(self, made: Sequence[object]) -> Expr:
         """Return the body of ``main``: the user's results, then new values of written tensors."""
-        specs = self.signature.output_specs
-        pairs = list(zip(specs, made, strict=True))
+        pairs = list(zip(self.signature.output_specs, made, strict=True))
         first = [v for s, v in pairs if s.kind.name == "USER_OUTPUT"]
         last = [v for s, v in pairs if s.kind.name in _WRITTEN]
         found = [self.walk.maker.tensor(v).expr for v in (*first, *last) if v is not None]

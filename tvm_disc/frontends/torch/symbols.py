@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,9 @@ class Symbols:
 
     def value(self, value: SymExpr | int, dtype: str | None = None) -> Value:
         """Return a symbolic number as a tensor of rank 0."""
-        expr, found = self.number(value)
-        if dtype is not None and dtype != found:
-            expr, found = _cast(expr, dtype), dtype
-        return Value(expr, found, ())
+        number = self.number(value)
+        dtype = dtype or number[1]
+        return Value(_as(number, dtype), dtype, ())
 
     def vector(self, dims: Sequence[Dim]) -> Expr:
         """Return dims as an int64 vector."""
@@ -129,7 +128,7 @@ def _folded(name: str) -> Rule:
     def rule(args: Sequence[Number]) -> Number:
         dtype = _joint(args)
         exprs = [_as(a, dtype) for a in args]
-        return reduce(lambda a, b: op(name, a, b), exprs), dtype
+        return reduce(partial(op, name), exprs), dtype
 
     return rule
 
@@ -141,7 +140,7 @@ def _power(args: Sequence[Number]) -> Number:
         count = int(times.data)
         if 0 <= count <= 8:
             factors: list[Expr] = [base[0]] * count or [scalar(1, INT)]
-            return reduce(lambda a, b: op("multiply", a, b), factors), INT
+            return reduce(partial(op, "multiply"), factors), INT
     return op("power", _as(base, FLOAT), _as(exponent, FLOAT)), FLOAT
 
 
@@ -153,12 +152,9 @@ def _compared(name: str) -> Rule:
     return rule
 
 
-def _divided(args: Sequence[Number]) -> Number:
-    return op("divide", *(_as(a, FLOAT) for a in args)), FLOAT
-
-
-def _real(name: str) -> Rule:
-    return lambda args: (op(name, _as(args[0], FLOAT)), FLOAT)
+def _typed(name: str, dtype: str) -> Rule:
+    """Return the rule of a Relay operator whose operands and result have one dtype."""
+    return lambda args: (op(name, *(_as(a, dtype) for a in args)), dtype)
 
 
 def _to_int(name: str) -> Rule:
@@ -181,10 +177,6 @@ def _chosen(args: Sequence[Number]) -> Number:
     return op("where", args[0][0], *(_as(a, dtype) for a in args[1:])), dtype
 
 
-def _integers(name: str) -> Rule:
-    return lambda args: (op(name, *(_as(a, INT) for a in args)), INT)
-
-
 RULES: Mapping[str, Rule] = {
     "Add": _folded("add"),
     "Mul": _folded("multiply"),
@@ -193,26 +185,23 @@ RULES: Mapping[str, Rule] = {
     "FloatPow": _power,
     "Max": _folded("maximum"),
     "Min": _folded("minimum"),
-    "FloorDiv": _integers("floor_divide"),
-    "CleanDiv": _integers("floor_divide"),
-    "Mod": _integers("floor_mod"),
-    "PythonMod": _integers("floor_mod"),
+    "FloorDiv": _typed("floor_divide", INT),
+    "CleanDiv": _typed("floor_divide", INT),
+    "Mod": _typed("floor_mod", INT),
+    "PythonMod": _typed("floor_mod", INT),
     "ModularIndexing": _modular,
     "CeilDiv": _ceil_div,
-    "LShift": _integers("left_shift"),
-    "RShift": _integers("right_shift"),
-    "IntTrueDiv": _divided,
-    "FloatTrueDiv": _divided,
+    "LShift": _typed("left_shift", INT),
+    "RShift": _typed("right_shift", INT),
+    "IntTrueDiv": _typed("divide", FLOAT),
+    "FloatTrueDiv": _typed("divide", FLOAT),
     "ToFloat": lambda args: (_as(args[0], FLOAT), FLOAT),
     "TruncToInt": _to_int("trunc"),
     "FloorToInt": _to_int("floor"),
     "CeilToInt": _to_int("ceil"),
     "RoundToInt": _to_int("round"),
-    "TruncToFloat": _real("trunc"),
-    "OpaqueUnaryFn_sqrt": _real("sqrt"),
-    "OpaqueUnaryFn_exp": _real("exp"),
-    "OpaqueUnaryFn_log": _real("log"),
-    "OpaqueUnaryFn_log2": _real("log2"),
+    "TruncToFloat": _typed("trunc", FLOAT),
+    **{f"OpaqueUnaryFn_{name}": _typed(name, FLOAT) for name in ("sqrt", "exp", "log", "log2")},
     "Abs": lambda args: (op("abs", args[0][0]), args[0][1]),
     "Identity": lambda args: args[0],
     "Where": _chosen,

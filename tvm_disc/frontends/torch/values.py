@@ -16,6 +16,8 @@ from tvm_disc.typing import SymInt, TorchTensor
 # An integer, or a sympy expression over the program's symbols.
 Dim: TypeAlias = Any
 
+# Names of the classes of symbolic numbers.
+SYMBOLIC = ("SymInt", "SymFloat", "SymBool")
 # Names of element types that both PyTorch and Relay have.
 DTYPES = frozenset(
     ["bool", "float16", "bfloat16", "float32", "float64", "uint8"]
@@ -55,6 +57,16 @@ def relay_dtype(dtype: object) -> str:
             f"expected elements of bool, integers or floats of 8 to 64 bits, found {name}"
         )
     return name
+
+
+def wide_dtype(dtype: str) -> str:
+    """Return the dtype in which PyTorch computes: float32 for floats of 16 bits."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def is_number(val: object) -> bool:
+    """Return whether a node's value ``val`` is a number or a symbolic number."""
+    return isinstance(val, bool | int | float) or type(val).__name__ in SYMBOLIC
 
 
 def dim_of(size: SymInt | int) -> Dim:

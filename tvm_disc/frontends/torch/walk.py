@@ -18,13 +18,20 @@ from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.places import place_and_code, place_of
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.table import ROWS
-from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
+from tvm_disc.frontends.torch.values import (
+    SYMBOLIC,
+    Value,
+    array_of,
+    dims_of,
+    is_number,
+    relay_dtype,
+)
 from tvm_disc.frontends.torch.whole import functional_name
 from tvm_disc.relay.expr import Constant, Expr, Var
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.types import Any as AnyDim
 from tvm_disc.relay.types import TensorType
-from tvm_disc.typing import FxNode, GraphModule, SymExpr, SymInt, TorchTensor
+from tvm_disc.typing import FxNode, GraphModule, SymExpr, TorchTensor
 
 
 class GraphConversion:
@@ -99,9 +106,7 @@ class GraphConversion:
             given[node.name] = symbol
 
     def _attribute(self, module: object, name: str) -> object:
-        found = module
-        for part in str(name).split("."):
-            found = getattr(found, part)
+        found = operator.attrgetter(str(name))(module)
         return self.constant(found) if hasattr(found, "data_ptr") else found
 
     # -- nodes ---------------------------------------------------------------------------------
@@ -205,14 +210,10 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: SymExpr) -> Expr:
 _PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
 
 
-def is_number(val: Sequence[TorchTensor] | SymInt | TorchTensor) -> bool:
-    """Return whether a node's value ``val`` is a number or a symbolic number."""
-    numbers = ("SymInt", "SymFloat", "SymBool")
-    return isinstance(val, bool | int | float) or type(val).__name__ in numbers
-
-
 def _mapped(args: Any, of: Any) -> Any:
-    """Return nested arguments with each node replaced by ``of(node)``."""
+    """Return nested arguments with each node replaced by ``of(node)``, and each symbolic number by
+    its sympy expression.
+    """
     if type(args).__name__ == "Node":
         return of(args)
     if isinstance(args, list | tuple):
@@ -221,14 +222,7 @@ def _mapped(args: Any, of: Any) -> Any:
         return {k: _mapped(v, of) for k, v in args.items()}
     if isinstance(args, slice):
         return slice(*(_mapped(a, of) for a in (args.start, args.stop, args.step)))
-    return _mapped_number(args)
-
-
-def _mapped_number(value: SymInt) -> object:
-    """Return the sympy expression of a symbolic number; other values are returned unchanged."""
-    if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
-        return value.node.expr
-    return value
+    return args.node.expr if type(args).__name__ in SYMBOLIC else args
 
 
 def _check_types(val: list[TorchTensor] | tuple[TorchTensor, ...] | TorchTensor) -> None:
@@ -265,20 +259,8 @@ FALLBACK = (
 )
 
 
-def refuse(problems: Sequence[str], advice: str = "") -> None:
-    """Raise one error that lists all problems, if there are any.
-
-    Args:
-        problems: one message for each node that could not be converted.
-        advice: the last line of the error.
-
-    Raises:
-        Unsupported: ``problems`` is not empty.
-    """
-    if problems:
-        kinds = "node" if len(problems) == 1 else "nodes"
-        lines = "\n  ".join(dict.fromkeys(problems))
-        end = f"\n{advice}" if advice else ""
-        raise Unsupported(
-            f"{len(problems)} {kinds} of the PyTorch program cannot be converted:\n  {lines}{end}"
-        )
+def described(problems: Sequence[str]) -> str:
+    """Return a message that lists ``problems``: one for each node that could not be converted."""
+    kinds = "node" if len(problems) == 1 else "nodes"
+    lines = "\n  ".join(dict.fromkeys(problems))
+    return f"{len(problems)} {kinds} of the PyTorch program cannot be converted:\n  {lines}"
