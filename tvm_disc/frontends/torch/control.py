@@ -6,15 +6,12 @@ once, before the branch or the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc.frontends.loop import TensorLoop, choose, counted
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Value, dims_of
-from tvm_disc.typing import FxGraph
-
-Row = Callable[..., Any]
 
 
 def _tensors(m: Maker, operands: Sequence[object]) -> list[Value]:
@@ -100,49 +97,23 @@ def _scan(
     return _pinned(m, [*last, *rows])
 
 
-def _map(
-    m: Maker, body: object, xs: Sequence[Value], additional: Sequence[object] = ()
-) -> list[Value]:
-    """Return the results of a scan without a state."""
-    return _scan(m, body, [], xs, additional)
+def _inlined(graph: int, first: int) -> Row:
+    """Return the converter of an operator that only calls an inner graph.
 
-
-def _inlined(m: Maker, graph: object, args: Sequence[object]) -> list[object]:
-    return list(m.translate(graph, list(args)))
-
-
-def _set_grad(m: Maker, enabled: bool, graph: FxGraph, *args: object) -> list[object]:
-    return _inlined(m, graph, args)
-
-
-def _autocast(
-    m: Maker,
-    device: object,
-    dtype: object,
-    enabled: object,
-    cache: object,
-    graph: FxGraph,
-    *args: object,
-) -> list[object]:
-    return _inlined(m, graph, args)
-
-
-def _invoke(m: Maker, graph: object, identifier: object, *args: object) -> list[object]:
-    return _inlined(m, graph, args)
-
-
-def _checkpoint(m: Maker, graph: FxGraph, *args: object, **kwargs: object) -> list[object]:
-    return _inlined(m, graph, args)
+    ``graph`` is the position of the graph in the arguments, and ``first`` that of its first
+    operand.
+    """
+    return lambda m, *args, **_: list(m.translate(args[graph], list(args[first:])))
 
 
 CONTROL: Mapping[str, Row] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "scan": _scan,
-    "map_impl": _map,
-    "wrap_with_set_grad_enabled": _set_grad,
-    "wrap_with_autocast": _autocast,
-    "invoke_subgraph": _invoke,
-    "tag_activation_checkpoint": _checkpoint,
-    "strict_mode": _checkpoint,
+    "map_impl": lambda m, body, *operands: _scan(m, body, [], *operands),  # without a state
+    "wrap_with_set_grad_enabled": _inlined(graph=1, first=2),
+    "wrap_with_autocast": _inlined(graph=4, first=5),
+    "invoke_subgraph": _inlined(graph=0, first=2),
+    "tag_activation_checkpoint": _inlined(graph=0, first=1),
+    "strict_mode": _inlined(graph=0, first=1),
 }

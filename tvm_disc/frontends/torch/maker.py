@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tvm_disc.typing import SymExpr, TorchTensor
 if TYPE_CHECKING:
     from tvm_disc.relay.ops.algebra import Algebra
 
+# Converts a node of an operator: ``row(maker, *args, **kwargs)``.
+Row: TypeAlias = "Callable[..., Any]"
+
 
 class Maker(Calls[Value, Dim]):
     """Builds the Relay calls of one graph.
@@ -38,7 +41,6 @@ class Maker(Calls[Value, Dim]):
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.node: Any = None
-        self.graphs: Any = None
         self.translate: Any = None  # set by `GraphConversion`
         self.facts: list[Any] = []
 
@@ -173,6 +175,10 @@ class Maker(Calls[Value, Dim]):
 
     # -- values --------------------------------------------------------------------------------
 
+    def operands(self, *values: Value | SymExpr | float) -> list[Value]:
+        """Return tensors and numbers as tensors of the dtype of the node's result."""
+        return [self.tensor(v, self.out_dtype) for v in values]
+
     def tensor(self, value: Value | SymExpr | float, dtype: str | None = None) -> Value:
         """Return a tensor, a number or a symbolic number as a tensor of ``dtype``."""
         if isinstance(value, Value):
@@ -198,19 +204,19 @@ class Maker(Calls[Value, Dim]):
         """Return result ``index`` of a call that returns a tuple."""
         return Value(TupleGetItem(expr, index), dtype, tuple(dims))
 
-    def common(self, *values: object, kind: str = "DEFAULT") -> str:
+    def common(self, *values: object) -> str:
         """Return the element type in which PyTorch computes, by its type promotion."""
-        return self._promoted(values, kind)[0]
+        return self._promoted(values)[0]
 
-    def promoted(self, *values: object, kind: str = "DEFAULT") -> str:
+    def promoted(self, *values: object) -> str:
         """Return the element type of a result, by PyTorch's type promotion."""
-        return self._promoted(values, kind)[1]
+        return self._promoted(values)[1]
 
-    def _promoted(self, values: Sequence[object], kind: str) -> tuple[str, str]:
+    def _promoted(self, values: Sequence[object]) -> tuple[str, str]:
         from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
         args = [self._stand_in(v) for v in values]
-        rule = getattr(ELEMENTWISE_TYPE_PROMOTION_KIND, kind)
+        rule = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
         computed, result = elementwise_dtypes(*args, type_promotion_kind=rule)
         return relay_dtype(computed), relay_dtype(result)
 
@@ -230,6 +236,18 @@ class Maker(Calls[Value, Dim]):
     def broadcast(self, x: Value, dims: Sequence[Dim]) -> Value:
         """Return ``x`` broadcast to ``dims``."""
         return x if tuple(dims) == x.dims else super().broadcast(x, dims)
+
+    def call_like(self, name: str, x: Value, *operands: Value, **attrs: Any) -> Value:
+        """Return a call whose result has the dtype and dims of ``x``, its first operand."""
+        return Value(self.call(name, x, *operands, **attrs), x.dtype, x.dims)
+
+    def limited(self, places: Value, size: Dim) -> Value:
+        """Return indices along an axis, limited to [0, size)."""
+        return self.minimum(self.maximum(places, 0), self.tensor(size, "int64") - 1)
+
+    def line(self, x: Value) -> Value:
+        """Return ``x``, or a vector of its element if the rank is 0."""
+        return self.reshape(x, [1]) if x.rank == 0 else x
 
     def pinned(self, x: Value, dims: Sequence[Dim]) -> Value:
         """Return a result of a loop, whose dims are unknown, with guards that they are ``dims``.
@@ -267,8 +285,8 @@ class Maker(Calls[Value, Dim]):
             return self.wrapped(places, size) if negative else places
         limit = self.tensor(size, "int64")
         low = -limit if negative else self.tensor(0, "int64")
-        made = self.call("assert_inside", places, low, limit, what=self._described(places, what))
-        checked = Value(made, places.dtype, places.dims)
+        what = self._described(places, what)
+        checked = self.call_like("assert_inside", places, low, limit, what=what)
         return self.wrapped(checked, size) if negative else checked
 
     def _refuse_literal(self, known: np.ndarray, size: int, negative: bool) -> None:
@@ -285,9 +303,7 @@ class Maker(Calls[Value, Dim]):
             return below
         if isinstance(below.expr, Constant) and (below.expr.data != 0).all():
             return below
-        what = self._described(below, "")
-        made = self.call("assert_nonzero", below, above, what=what)
-        return Value(made, below.dtype, below.dims)
+        return self.call_like("assert_nonzero", below, above, what=self._described(below, ""))
 
     def require_size(self, dim: Dim) -> None:
         """Add a guard that a size is not negative, if it is computed from dims of inputs."""
@@ -305,7 +321,7 @@ class Maker(Calls[Value, Dim]):
         if all(isinstance(x.dims[a], int) and x.dims[a] > 0 for a in axes):
             return x
         what = self._described(x, "")
-        return Value(self.call("assert_nonempty", x, axes=tuple(axes), what=what), x.dtype, x.dims)
+        return self.call_like("assert_nonempty", x, axes=tuple(axes), what=what)
 
     def _described(self, x: Value, what: str) -> str:
         """Return a phrase for messages with operator, source location and name of an operand."""
@@ -333,15 +349,10 @@ class Maker(Calls[Value, Dim]):
         return Value(made, x.dtype, places.dims)
 
 
-def fields_of(out: Any) -> list[tuple[str, tuple[Dim, ...]]]:
-    """Return the dtype and dims of every result of a node that has several."""
-    return [(relay_dtype(t.dtype), dims_of(t)) for t in out if t is not None]
-
-
 _DIMS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
 }
 
-__all__ = ["Maker", "fields_of"]
+__all__ = ["Maker", "Row"]

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
 from tvm_disc.frontends.calls import is_float
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.elementwise import sign_bit
 from tvm_disc.frontends.torch.values import Value
 
-Row = Callable[..., Any]
-# Relay's operators for arithmetic, and for maximum and minimum, on bool operands.
+# Relay's operators for arithmetic on bool operands.
 _ON_TRUTHS = {"add": "logical_or", "multiply": "logical_and"}
-_OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
+
+
+def _typed(name: str, of_bools: str = "") -> Row:
+    """Return the converter to the Relay operator ``name``, or to ``of_bools`` for bools.
+
+    The operands are cast to the result's dtype.
+    """
+
+    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
+        is_bool = bool(of_bools) and m.out_dtype == "bool"
+        return m.apply(of_bools if is_bool else name, *m.operands(a, b))
+
+    return row
 
 
 def _arithmetic(name: str) -> Row:
@@ -22,7 +33,7 @@ def _arithmetic(name: str) -> Row:
 
     def row(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
         dtype = m.out_dtype
-        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+        a, b = m.operands(a, b)
         if dtype == "bool":
             return m.apply(_ON_TRUTHS[name], a, b)
         if alpha != 1:
@@ -36,23 +47,16 @@ def _rsub(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Val
     return _arithmetic("subtract")(m, b, a, alpha)  # type: ignore[no-any-return]
 
 
-def _extreme(name: str) -> Row:
-    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
-        dtype = m.out_dtype
-        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
-        return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
-
-    return row
+_MAXIMUM, _MINIMUM = _typed("maximum", "logical_or"), _typed("minimum", "logical_and")
 
 
-def _ignoring_nan(name: str) -> Row:
+def _ignoring_nan(name: str, of_integers: Row) -> Row:
     """Return the converter of fmax or fmin: if one operand is NaN, the result is the other one."""
 
     def row(m: Maker, a: Value | float, b: Value | float) -> Value:
-        dtype = m.out_dtype
-        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
-        if not is_float(dtype):
-            return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
+        if not is_float(m.out_dtype):
+            return of_integers(m, a, b)  # type: ignore[no-any-return]
+        a, b = m.operands(a, b)
         found = m.where(m.isnan(b), a, m.apply(name, a, b))
         return m.where(m.isnan(a), b, found)
 
@@ -60,44 +64,22 @@ def _ignoring_nan(name: str) -> Row:
 
 
 def divided(
-    m: Maker, a: Value | float, b: Value | float, *, rounding_method: str | None = None
-) -> Value:
-    """Return ``a / b``, not rounded, or rounded by ``rounding_method`` "floor" or "trunc"."""
-    dtype = m.out_dtype
-    above, below = m.tensor(a, dtype), m.tensor(b, dtype)
-    if rounding_method is None:
-        return above / below
-    below = m.divisor(below, above)
-    if rounding_method == "floor":
-        return above // below
-    return m.apply("trunc", above / below) if is_float(dtype) else above / below
-
-
-def _div_mode(
     m: Maker, a: Value | float, b: Value | float, *, rounding_mode: str | None = None
 ) -> Value:
-    return divided(m, a, b, rounding_method=rounding_mode)
-
-
-def _floor_divide(m: Maker, a: Value | float, b: Value | float) -> Value:
-    return divided(m, a, b, rounding_method="floor")
-
-
-def _plain(name: str) -> Row:
-    """Return the converter to a Relay operator; the operands are cast to the result's dtype."""
-
-    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
-        dtype = m.out_dtype
-        return m.apply(name, m.tensor(a, dtype), m.tensor(b, dtype))
-
-    return row
+    """Return ``a / b``, not rounded, or rounded by ``rounding_mode`` "floor" or "trunc"."""
+    above, below = m.operands(a, b)
+    if rounding_mode is None:
+        return above / below
+    below = m.divisor(below, above)
+    if rounding_mode == "floor":
+        return above // below
+    return m.apply("trunc", above / below) if above.is_float else above / below
 
 
 def _remainder(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return Python's ``%``; a zero remainder has the sign of ``a``, as in PyTorch's kernel."""
-    dtype = m.out_dtype
-    above, below = m.tensor(a, dtype), m.tensor(b, dtype)
-    if not is_float(dtype):
+    above, below = m.operands(a, b)
+    if not above.is_float:
         return above % m.divisor(below, above)
     rest = m.apply("mod", above, below)
     other = m.not_equal(rest < 0.0, below < 0.0)
@@ -106,8 +88,7 @@ def _remainder(m: Maker, a: Value | float, b: Value | float) -> Value:
 
 def _fmod(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return C's ``fmod``; the remainder has the sign of ``a``."""
-    dtype = m.out_dtype
-    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    a, b = m.operands(a, b)
     return m.apply("mod", a, m.divisor(b, a))
 
 
@@ -121,22 +102,6 @@ def _compared(name: str) -> Row:
     return row
 
 
-def _logical(name: str) -> Row:
-    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
-        return m.apply(name, m.tensor(a, "bool"), m.tensor(b, "bool"))
-
-    return row
-
-
-def _bitwise(name: str) -> Row:
-    def row(m: Maker, a: Value | float, b: Value | float) -> Value:
-        dtype = m.out_dtype
-        kind = "logical" if dtype == "bool" else "bitwise"
-        return m.apply(f"{kind}_{name}", m.tensor(a, dtype), m.tensor(b, dtype))
-
-    return row
-
-
 def powered(m: Maker, base: object, exponent: object) -> Value:
     """Return a power; small integer exponents become multiplications."""
     dtype = m.out_dtype
@@ -144,8 +109,8 @@ def powered(m: Maker, base: object, exponent: object) -> Value:
         made = _known_power(m, m.tensor(base, dtype), exponent)
         if made is not None:
             return made
-    a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
-    if is_float(dtype):
+    a, b = m.operands(base, exponent)
+    if a.is_float:
         return a**b
     # float64 is exact for powers up to 2^53.
     wide = m.cast(a, "float64") ** m.cast(b, "float64")
@@ -197,8 +162,7 @@ def _masked_fill(m: Maker, x: Value, mask: Value, value: Value | float) -> Value
 
 def _atan2(m: Maker, y: object, x: Value | float) -> Value:
     """Return the angle of the point (x, y) in [-pi, pi]; zeros are signed, as in C's ``atan2``."""
-    dtype = m.out_dtype
-    y, x = m.tensor(y, dtype), m.tensor(x, dtype)
+    y, x = m.operands(y, x)
     rise, run = m.abs(y), m.abs(x)
     slope = rise / run
     slope = m.where(m.isinf(rise) & m.isinf(run), 1.0, slope)
@@ -209,15 +173,11 @@ def _atan2(m: Maker, y: object, x: Value | float) -> Value:
 
 
 def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
-    return _plus_scaled(m, x, m.apply("multiply", *_in(m, a, b)), value)
+    return _plus_scaled(m, x, m.apply("multiply", *m.operands(a, b)), value)
 
 
 def _addcdiv(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
-    return _plus_scaled(m, x, m.apply("divide", *_in(m, a, b)), value)
-
-
-def _in(m: Maker, *values: Value) -> list[Value]:
-    return [m.cast(v, m.out_dtype) for v in values]
+    return _plus_scaled(m, x, m.apply("divide", *m.operands(a, b)), value)
 
 
 def _plus_scaled(m: Maker, x: Value, y: Value, scale: Value | float) -> Value:
@@ -236,8 +196,7 @@ def _lerp(m: Maker, a: Value, b: Value, weight: Value | None) -> Value:
 
 def _hypot(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return ``sqrt(a^2 + b^2)`` without overflow; it is infinite if ``a`` or ``b`` is."""
-    dtype = m.out_dtype
-    a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
+    a, b = map(m.abs, m.operands(a, b))
     top, low = m.maximum(a, b), m.minimum(a, b)
     part = low / m.where(m.equal(top, 0.0), 1.0, top)
     grown = m.sqrt(part * part + 1.0)
@@ -247,21 +206,20 @@ def _hypot(m: Maker, a: Value | float, b: Value | float) -> Value:
 
 def _copysign(m: Maker, a: Value | float, b: Value | float) -> Value:
     """Return the magnitude of ``a`` with the sign of ``b``, including that of a zero or NaN."""
-    dtype = m.out_dtype
-    size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
+    size, sign = m.operands(a, b)
+    size = m.abs(size)
     return m.where(sign_bit(m, sign), -size, size)
 
 
 def _ldexp(m: Maker, a: Value | float, b: Value | float) -> Value:
-    dtype = m.out_dtype
-    return m.tensor(a, dtype) * m.tensor(2.0, dtype) ** m.tensor(b, dtype)
+    a, base, b = m.operands(a, 2.0, b)
+    return a * base**b
 
 
 def _logaddexp(base: str) -> Row:
     def row(m: Maker, a: Value, b: Value) -> Value:
-        dtype = m.out_dtype
         scale = 1.0 if base == "e" else math.log(2.0)
-        a, b = (m.cast(v, dtype) * scale for v in (a, b))
+        a, b = (v * scale for v in m.operands(a, b))
         top = m.maximum(a, b)
         gap = -m.abs(a - b)
         grown = top + m.log1p(m.exp(gap))
@@ -283,37 +241,40 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("sub", _arithmetic("subtract")),
     **_tensor_scalar("mul", _arithmetic("multiply")),
     **_tensor_scalar("rsub", _rsub),
-    **_tensor_scalar("div", divided),
-    **_tensor_scalar("div", _div_mode, "Tensor_mode", "Scalar_mode"),
+    **_tensor_scalar("div", divided, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
     **_tensor_scalar("true_divide", divided),
-    **_tensor_scalar("floor_divide", _floor_divide, "default", "Scalar"),
+    **_tensor_scalar("floor_divide", partial(divided, rounding_mode="floor"), "default", "Scalar"),
     **_tensor_scalar("fmod", _fmod),
     **_tensor_scalar("remainder", _remainder, "Tensor", "Scalar", "Scalar_Tensor"),
     **_tensor_scalar("pow", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
     **_tensor_scalar("float_power", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
-    "maximum.default": _extreme("maximum"),
-    "minimum.default": _extreme("minimum"),
-    "max.other": _extreme("maximum"),
-    "min.other": _extreme("minimum"),
-    "fmax.default": _ignoring_nan("maximum"),
-    "fmin.default": _ignoring_nan("minimum"),
+    "maximum.default": _MAXIMUM,
+    "minimum.default": _MINIMUM,
+    "max.other": _MAXIMUM,
+    "min.other": _MINIMUM,
+    "fmax.default": _ignoring_nan("maximum", _MAXIMUM),
+    "fmin.default": _ignoring_nan("minimum", _MINIMUM),
     **{
         key: row
         for name, relay in _PAIRS.items()
         for key, row in _tensor_scalar(name, _compared(relay)).items()
     },
-    **{f"logical_{n}.default": _logical(f"logical_{n}") for n in ("and", "or", "xor")},
+    **{f"logical_{n}.default": _typed(f"logical_{n}") for n in ("and", "or", "xor")},
     **{
         key: row
         for n in ("and", "or", "xor")
         for key, row in _tensor_scalar(
-            f"bitwise_{n}", _bitwise(n), "Tensor", "Scalar", "Scalar_Tensor"
+            f"bitwise_{n}",
+            _typed(f"bitwise_{n}", f"logical_{n}"),
+            "Tensor",
+            "Scalar",
+            "Scalar_Tensor",
         ).items()
     },
-    **_tensor_scalar("bitwise_left_shift", _plain("left_shift"), "Tensor", "Tensor_Scalar"),
-    **_tensor_scalar("bitwise_right_shift", _plain("right_shift"), "Tensor", "Tensor_Scalar"),
-    **_tensor_scalar("__lshift__", _plain("left_shift")),
-    **_tensor_scalar("__rshift__", _plain("right_shift")),
+    **_tensor_scalar("bitwise_left_shift", _typed("left_shift"), "Tensor", "Tensor_Scalar"),
+    **_tensor_scalar("bitwise_right_shift", _typed("right_shift"), "Tensor", "Tensor_Scalar"),
+    **_tensor_scalar("__lshift__", _typed("left_shift")),
+    **_tensor_scalar("__rshift__", _typed("right_shift")),
     **_tensor_scalar("where", _where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
     **_tensor_scalar("masked_fill", _masked_fill),
     "atan2.default": _atan2,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Value
 from tvm_disc.typing import Ints
-
-Row = Callable[..., Any]
 
 
 def per_axis(given: Any, rank: int) -> tuple[int, ...]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Value
-
-Row = Callable[..., Any]
 
 
 def _filled(value: Value | float) -> Row:
@@ -22,30 +20,9 @@ def _filled(value: Value | float) -> Row:
     return row
 
 
-def _full(
-    m: Maker, size: Sequence[object], fill_value: Value | int | float | bool, **kwargs: object
-) -> Value:
-    return m.full(fill_value, m.out_dims, m.out_dtype)
-
-
-def _full_like(
-    m: Maker, x: Value, fill_value: Value | int | float | bool, **kwargs: object
-) -> Value:
-    return m.full(fill_value, m.out_dims, m.out_dtype)
-
-
-def _new_full(
-    m: Maker,
-    x: Value,
-    size: Sequence[object],
-    fill_value: Value | int | float | bool,
-    **kwargs: object,
-) -> Value:
-    return m.full(fill_value, m.out_dims, m.out_dtype)
-
-
-def _scalar_tensor(m: Maker, value: Value | float, **kwargs: object) -> Value:
-    return m.tensor(value, m.out_dtype)
+def _full(m: Maker, *args: Any, **kwargs: object) -> Value:
+    """Return a tensor filled with the last argument; the others describe the result's type."""
+    return m.full(args[-1], m.out_dims, m.out_dtype)
 
 
 def _arange(m: Maker, *bounds: object, **kwargs: object) -> Value:
@@ -125,6 +102,13 @@ def _dropout(m: Maker, x: Value, p: float = 0.5, train: bool = True) -> Value:
     return _random(m) if train and p > 0 else x
 
 
+_ZEROS = (
+    "zeros.default zeros_like.default new_zeros.default empty.memory_format empty_strided.default "
+    "empty_permuted.default empty_like.default new_empty.default new_empty_strided.default"
+).split()
+_ONES = "ones.default ones_like.default new_ones.default".split()
+_FULL = "full.default full_like.default new_full.default fill.Scalar fill.Tensor".split()
+_DROPOUTS = "dropout feature_dropout alpha_dropout feature_alpha_dropout".split()
 _RANDOM = (
     "rand.default randn.default randint.default randint.low randperm.default rand_like.default "
     "randn_like.default randint_like.default bernoulli.default bernoulli.p multinomial.default "
@@ -133,24 +117,10 @@ _RANDOM = (
 ).split()
 
 ROWS: Mapping[str, Row] = {
-    "zeros.default": _filled(0),
-    "ones.default": _filled(1),
-    "empty.memory_format": _filled(0),
-    "empty_strided.default": _filled(0),
-    "empty_permuted.default": _filled(0),
-    "zeros_like.default": _filled(0),
-    "ones_like.default": _filled(1),
-    "empty_like.default": _filled(0),
-    "new_zeros.default": _filled(0),
-    "new_ones.default": _filled(1),
-    "new_empty.default": _filled(0),
-    "new_empty_strided.default": _filled(0),
-    "full.default": _full,
-    "full_like.default": _full_like,
-    "fill.Scalar": _full_like,
-    "fill.Tensor": _full_like,
-    "new_full.default": _new_full,
-    "scalar_tensor.default": _scalar_tensor,
+    **dict.fromkeys(_ZEROS, _filled(0)),
+    **dict.fromkeys(_ONES, _filled(1)),
+    **dict.fromkeys(_FULL, _full),
+    "scalar_tensor.default": lambda m, value, **_: m.tensor(value, m.out_dtype),
     **{f"arange.{o}": _arange for o in ("default", "start", "start_step")},
     "linspace.default": _linspace,
     "eye.default": _eye,
@@ -159,8 +129,5 @@ ROWS: Mapping[str, Row] = {
     "triu_indices.default": _triangle(np.triu_indices),
     **dict.fromkeys(_RANDOM, _random),
     "native_dropout.default": _native_dropout,
-    "dropout.default": _dropout,
-    "feature_dropout.default": _dropout,
-    "alpha_dropout.default": _dropout,
-    "feature_alpha_dropout.default": _dropout,
+    **{f"{name}.default": _dropout for name in _DROPOUTS},
 }

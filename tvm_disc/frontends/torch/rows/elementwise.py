@@ -8,10 +8,8 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
-from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Value, relay_dtype
-
-Row = Callable[..., Any]
+from tvm_disc.frontends.torch.maker import Maker, Row
+from tvm_disc.frontends.torch.values import Value, relay_dtype, wide_dtype
 
 
 def real(name: str) -> Row:
@@ -27,9 +25,7 @@ def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
     """Return the converter of a formula that is computed in float32 or float64, and then cast."""
 
     def row(m: Maker, x: Value) -> Value:
-        dtype = m.out_dtype
-        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-        return m.cast(compute(m, m.cast(x, wide)), dtype)
+        return m.cast(compute(m, m.cast(x, wide_dtype(m.out_dtype))), m.out_dtype)
 
     return row
 
@@ -72,10 +68,6 @@ def _abs(m: Maker, x: Value) -> Value:
     return x if x.dtype == "bool" or x.dtype.startswith("uint") else m.abs(x)
 
 
-def _neg(m: Maker, x: Value) -> Value:
-    return -x
-
-
 def _reciprocal(m: Maker, x: Value) -> Value:
     x = m.cast(x, m.out_dtype)
     return m.tensor(1.0, x.dtype) / x
@@ -99,14 +91,6 @@ def _clamp(m: Maker, x: Value, min: Any = None, max: Any = None) -> Value:
     if numbers and min <= max and is_float(m.out_dtype) and x.is_float:
         return m.apply("clip", x, a_min=float(min), a_max=float(max))
     return clamped(m, x, min, max)
-
-
-def _clamp_min(m: Maker, x: Value, low: object) -> Value:
-    return clamped(m, x, low, None)
-
-
-def _clamp_max(m: Maker, x: Value, high: object) -> Value:
-    return clamped(m, x, None, high)
 
 
 def _hardtanh(m: Maker, x: Value, min_val: object = -1, max_val: object = 1) -> Value:
@@ -135,10 +119,6 @@ def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
     return x * 0.5 * (grown + 1.0)
 
 
-def _silu(m: Maker, x: Value) -> Value:
-    return x * m.sigmoid(x)
-
-
 def _log_sigmoid(m: Maker, x: Value) -> Value:
     size = -m.abs(x)
     return m.minimum(x, 0.0) - m.log1p(m.exp(size))
@@ -153,10 +133,6 @@ def _predicate(name: str) -> Row:
         return m.full(name == "isfinite", x.dims, "bool")
 
     return row
-
-
-def _logical_not(m: Maker, x: Value) -> Value:
-    return ~m.cast(x, "bool")
 
 
 def _bitwise_not(m: Maker, x: Value) -> Value:
@@ -223,6 +199,11 @@ _SAME = (
     "alias alias_copy clone contiguous detach detach_copy lift lift_fresh lift_fresh_copy "
     "view_as_real_copy _conj_physical resolve_conj resolve_neg _shape_as_tensor_guard"
 ).split()
+_BOUNDS = ("default", "Tensor")
+_CASTS = (
+    "_to_copy.default prims::convert_element_type.default to.dtype to.dtype_layout to.device "
+    "type_as.default"
+).split()
 
 ROWS: Mapping[str, Row] = {
     **{f"{name}.default": real(name) for name in _REAL},
@@ -235,33 +216,26 @@ ROWS: Mapping[str, Row] = {
     "sign.default": _sign,
     "sgn.default": _sign,
     "abs.default": _abs,
-    "neg.default": _neg,
+    "neg.default": lambda m, x: -x,
     "reciprocal.default": _reciprocal,
     "square.default": _square,
     "relu.default": _relu,
     "relu6.default": lambda m, x: _clamp(m, x, 0, 6),
     "clamp.default": _clamp,
     "clamp.Tensor": lambda m, x, min=None, max=None: clamped(m, x, min, max),
-    "clamp_min.default": _clamp_min,
-    "clamp_min.Tensor": _clamp_min,
-    "clamp_max.default": _clamp_max,
-    "clamp_max.Tensor": _clamp_max,
+    **{f"clamp_min.{o}": lambda m, x, low: clamped(m, x, low, None) for o in _BOUNDS},
+    **{f"clamp_max.{o}": lambda m, x, high: clamped(m, x, None, high) for o in _BOUNDS},
     "hardtanh.default": _hardtanh,
     "leaky_relu.default": _leaky_relu,
     "elu.default": _elu,
     "gelu.default": gelu,
-    "silu.default": _silu,
+    "silu.default": lambda m, x: x * m.sigmoid(x),
     "log_sigmoid.default": _wide(_log_sigmoid),
     "log_sigmoid_forward.default": lambda m, x: (_wide(_log_sigmoid)(m, x), None),
-    "logical_not.default": _logical_not,
+    "logical_not.default": lambda m, x: ~m.cast(x, "bool"),
     "bitwise_not.default": _bitwise_not,
     "nan_to_num.default": _nan_to_num,
-    "_to_copy.default": _to_out,
-    "prims::convert_element_type.default": _to_out,
-    "to.dtype": _to_out,
-    "to.dtype_layout": _to_out,
-    "to.device": _to_out,
-    "type_as.default": _to_out,
+    **dict.fromkeys(_CASTS, _to_out),
     "view.dtype": _view_dtype,
     "signbit.default": sign_bit,
 }

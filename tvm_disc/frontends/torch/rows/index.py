@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import joined_dims
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay.expr import Tuple, TupleGetItem
-
-Row = Callable[..., Any]
 
 
 class Picked:
@@ -101,6 +99,13 @@ class Picked:
         """Return ``x``, a moved operand, with the axes in the operand's order."""
         return self.m.transpose(x, [self.order.index(k) for k in range(len(self.order))])
 
+    def written(self, values: Value, mode: str) -> Value:
+        """Return the operand with the elements at the indices combined with ``values``."""
+        made = self.m.call(
+            "scatter_nd", self.moved(), self.coordinates(), self.updates(values), mode=mode
+        )
+        return self.back(Value(made, self.x.dtype, tuple(self.dims)))
+
 
 def _some(index: Value | None) -> Value:
     assert index is not None
@@ -132,15 +137,6 @@ def nonzero(m: Maker, x: Value) -> Value:
     return m.cast(Value(m.call("argwhere", x), "int32", (None, x.rank)), "int64")
 
 
-def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
-    return Picked(m, x, indices).read()
-
-
-def _unsafe_index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
-    """Convert without bounds checks: PyTorch's decompositions only create indices in bounds."""
-    return Picked(m, x, indices, checked=False).read()
-
-
 def _masked_select(m: Maker, x: Value, mask: Value) -> Value:
     dims = joined_dims([x.dims, mask.dims])
     wide = [m.flat(m.broadcast(t, dims)) for t in (x, mask)]
@@ -162,21 +158,7 @@ def _index_put(
     if mask is not None and m.product(values.dims) == 1 and not accumulate:
         wide = m.expand(m.cast(mask, "bool"), mask.rank, x.rank - mask.rank)
         return m.where(wide, m.reshape(values, ()), x)
-    picked = Picked(m, x, indices)
-    made = m.call(
-        "scatter_nd",
-        picked.moved(),
-        picked.coordinates(),
-        picked.updates(values),
-        mode="add" if accumulate else "update",
-    )
-    return picked.back(Value(made, x.dtype, tuple(picked.dims)))
-
-
-def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked:
-    """Return ``x`` with the indices ``index`` of one axis."""
-    index = m.reshape(index, [1]) if index.rank == 0 else index
-    return Picked(m, x, [*[None] * (dim % x.rank), index], negative)
+    return Picked(m, x, indices).written(values, "add" if accumulate else "update")
 
 
 def _written_along(
@@ -184,14 +166,12 @@ def _written_along(
 ) -> Value:
     """Return ``x`` with its slices at the indices of an axis replaced, or added to, by ``mode``."""
     if x.rank == 0:
-        line = m.reshape(x, [1])
-        return m.reshape(_written_along(m, line, 0, index, values, mode, negative), ())
-    picked = _along(m, x, dim, index, negative)
+        return m.reshape(_written_along(m, m.line(x), 0, index, values, mode, negative), ())
+    axis = dim % x.rank
+    picked = Picked(m, x, [*[None] * axis, m.line(index)], negative)
     if values.rank == x.rank - 1:  # one slice
-        values = m.expand(values, dim % x.rank)
-    updates = picked.updates(m.cast(values, x.dtype))
-    made = m.call("scatter_nd", picked.moved(), picked.coordinates(), updates, mode=mode)
-    return picked.back(Value(made, x.dtype, tuple(picked.dims)))
+        values = m.expand(values, axis)
+    return picked.written(m.cast(values, x.dtype), mode)
 
 
 def _index_add(
@@ -199,10 +179,6 @@ def _index_add(
 ) -> Value:
     source = m.cast(source, x.dtype)
     return _written_along(m, x, dim, index, source if alpha == 1 else source * alpha, "add")
-
-
-def _index_copy(m: Maker, x: Value, dim: int, index: Value, source: Value) -> Value:
-    return _written_along(m, x, dim, index, source, "update")
 
 
 def _index_fill(m: Maker, x: Value, dim: int, index: Value, value: Value | float) -> Value:
@@ -217,9 +193,7 @@ def _embedding(m: Maker, weight: Value, indices: Value, *args: object, **kwargs:
 def _index_select(m: Maker, x: Value, dim: int, index: Value) -> Value:
     if x.rank == 0:
         return m.reshape(x, m.out_dims)
-    if index.rank == 0:
-        index = m.reshape(index, [1])
-    return m.take(x, m.inside(index, x.dims[dim % x.rank]), dim)
+    return m.take(x, m.inside(m.line(index), x.dims[dim % x.rank]), dim)
 
 
 def _take(m: Maker, x: Value, index: Value) -> Value:
@@ -229,32 +203,20 @@ def _take(m: Maker, x: Value, index: Value) -> Value:
 
 def _gather(m: Maker, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     if x.rank == 0 or index.rank == 0:
-        line = m.reshape(index, [1]) if index.rank == 0 else index
-        source = m.reshape(x, [1]) if x.rank == 0 else x
-        line = m.inside(line, source.dims[0])
-        return m.reshape(m.gather(source, line, 0), m.out_dims)
+        source = m.line(x)
+        places = m.inside(m.line(index), source.dims[0])
+        return m.reshape(m.gather(source, places, 0), m.out_dims)
     return m.gather(x, m.inside(index, x.dims[dim % x.rank]), dim)
 
 
-def _argsorted(m: Maker, x: Value, dim: int, descending: bool) -> tuple[Value, Value]:
+def _sort(
+    m: Maker, x: Value, dim: int = -1, descending: bool = False, *, stable: object = None
+) -> tuple[Value, Value]:
+    """Return the sorted elements and their indices; every sort is stable."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     places = m.order(x, dim, not descending)
     return m.gather(x, places, dim), places
-
-
-def _sort(m: Maker, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
-    return _argsorted(m, x, dim, descending)
-
-
-def _sort_stable(
-    m: Maker, x: Value, *, stable: object = None, dim: int = -1, descending: bool = False
-) -> tuple[Value, Value]:
-    return _argsorted(m, x, dim, descending)
-
-
-def _argsort(m: Maker, x: Value, dim: int = -1, descending: bool = False, **kw: Any) -> Value:
-    return _argsorted(m, x, kw.get("dim", dim), kw.get("descending", descending))[1]
 
 
 def _topk(
@@ -291,8 +253,7 @@ def _searchsorted(
         row = m.gather(row, sorter, -1)
     values = m.tensor(values, dtype)
     scalar = values.rank == 0
-    if scalar:
-        values = m.reshape(values, [1])
+    values = m.line(values)
     made = m.call(
         "searchsorted",
         m.cast(row, dtype),
@@ -302,12 +263,6 @@ def _searchsorted(
     )
     found = Value(made, m.out_dtype, values.dims)
     return m.reshape(found, ()) if scalar else found
-
-
-def _bucketize(
-    m: Maker, values: Value | float, row: Value, *, out_int32: bool = False, right: bool = False
-) -> Value:
-    return _searchsorted(m, row, values, right=right)
 
 
 def _repeated_places(m: Maker, counts: Value, *, output_size: Dim = None) -> Value:
@@ -350,13 +305,16 @@ def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported("unique along an axis is not supported; that of all elements is")
 
 
+_SCALARS = ("Tensor", "Scalar")
+
 ROWS: Mapping[str, Row] = {
-    "index.Tensor": _index,
-    "_unsafe_index.Tensor": _unsafe_index,
+    "index.Tensor": lambda m, x, indices: Picked(m, x, indices).read(),
+    # PyTorch's decompositions only create indices in bounds.
+    "_unsafe_index.Tensor": lambda m, x, indices: Picked(m, x, indices, checked=False).read(),
     "index_put.default": _index_put,
     "_unsafe_index_put.default": _index_put,
     "index_add.default": _index_add,
-    "index_copy.default": _index_copy,
+    "index_copy.default": partial(_written_along, mode="update"),
     "index_fill.int_Scalar": _index_fill,
     "index_fill.int_Tensor": _index_fill,
     "index_select.default": _index_select,
@@ -366,15 +324,12 @@ ROWS: Mapping[str, Row] = {
     "masked_select.default": _masked_select,
     "nonzero.default": nonzero,
     "sort.default": _sort,
-    "sort.stable": _sort_stable,
-    "argsort.default": _argsort,
-    "argsort.stable": _argsort,
+    "sort.stable": _sort,
+    **{f"argsort.{o}": lambda *args, **kw: _sort(*args, **kw)[1] for o in ("default", "stable")},
     "topk.default": _topk,
     "repeat_interleave.Tensor": _repeated_places,
-    "searchsorted.Tensor": _searchsorted,
-    "searchsorted.Scalar": _searchsorted,
-    "bucketize.Tensor": _bucketize,
-    "bucketize.Scalar": _bucketize,
+    **{f"searchsorted.{o}": _searchsorted for o in _SCALARS},
+    **{f"bucketize.{o}": lambda m, x, row, **kw: _searchsorted(m, row, x, **kw) for o in _SCALARS},
     "_unique2.default": _unique,
     "unique_dim.default": _unique_dim,
 }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import joined_dims
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
+from tvm_disc.frontends.torch.rows.reduce import norm
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay.expr import Constant
-
-Row = Callable[..., Any]
 
 
 def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
@@ -36,13 +34,10 @@ def matmul(m: Maker, a: Value, b: Value) -> Value:
     row, column = a.rank == 1, b.rank == 1
     if a.rank > 2 and b.rank == 2:
         # The matrix b is shared, so that this is one matmul for the whole batch.
-        made = product(m, a, b)
-        return made
+        return product(m, a, b)
     a = m.expand(a, 0) if row else a
     b = m.expand(b, 1) if column else b
-    made = product(m, a, b)
-    drop = [-2] * row + [-1] * column
-    return m.squeeze(made, [k % made.rank for k in drop]) if drop else made
+    return m.squeeze(product(m, a, b), [-2] * row + [-1] * column)
 
 
 def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
@@ -54,7 +49,7 @@ def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Valu
     x = m.expand(x, 0) if row else x
     made = Value(m.call("nn.dense", x, weight, units=None), x.dtype, (*x.dims[:-1], weight.dims[0]))
     if bias is not None:
-        made = Value(m.call("nn.bias_add", made, bias, axis=-1), made.dtype, made.dims)
+        made = m.call_like("nn.bias_add", made, bias, axis=-1)
     return m.squeeze(made, [0]) if row else made
 
 
@@ -145,8 +140,7 @@ def attention(
     elif mask is not None:
         scores = scores + m.cast(mask, scores.dtype)
         seen = _sees_a_key(m, mask)
-    weights = Value(m.call("nn.softmax", scores, axis=-1), scores.dtype, scores.dims)
-    found = product(m, weights, value)
+    found = product(m, m.call_like("nn.softmax", scores, axis=-1), value)
     return found if seen is None else m.where(seen, found, 0.0)
 
 
@@ -206,8 +200,6 @@ def _grouped(
 
 
 def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: object = None) -> Value:
-    from tvm_disc.frontends.torch.rows.reduce import norm
-
     gap = m.expand(a, a.rank - 1) - m.expand(b, b.rank - 2)
     return norm(m, gap, float(p), [gap.rank - 1], False)
 
@@ -218,8 +210,6 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     if not isinstance(rows, int):
         raise Unsupported("expected pdist of a number of rows that is known at compile time")
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
-    from tvm_disc.frontends.torch.rows.reduce import norm
-
     gap = m.take(x, first, 0) - m.take(x, second, 0)
     return norm(m, gap, float(p), [1], False)
 

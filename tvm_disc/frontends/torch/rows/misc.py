@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.scatter import scattered
 from tvm_disc.frontends.torch.values import Value
-
-Row = Callable[..., Any]
 
 
 def _nothing(m: Maker, *args: object, **kwargs: object) -> None:

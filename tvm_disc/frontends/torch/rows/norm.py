@@ -2,64 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.reduce import moments
-from tvm_disc.frontends.torch.values import Dim, Value
-
-Row = Callable[..., Any]
+from tvm_disc.frontends.torch.values import Dim, Value, wide_dtype
 
 
 def _soft(name: str) -> Row:
     def row(m: Maker, x: Value, dim: int, *args: object, **kwargs: object) -> Value:
         x = m.cast(x, m.out_dtype)
         if x.rank == 0:
-            return m.reshape(_over(m, name, m.reshape(x, [1]), 0), ())
-        return _over(m, name, x, dim % x.rank)
+            return m.reshape(m.call_like(name, m.line(x), axis=0), ())
+        return m.call_like(name, x, axis=dim % x.rank)
 
     return row
-
-
-def _over(m: Maker, name: str, x: Value, axis: int) -> Value:
-    return Value(m.call(name, x, axis=axis), x.dtype, x.dims)
 
 
 def _safe_softmax(m: Maker, x: Value, dim: int, dtype: object = None) -> Value:
     """Return a softmax along ``dim`` that is 0 if all its elements are -inf."""
     x = m.cast(x, m.out_dtype)
-    found = _over(m, "nn.softmax", x, dim % x.rank)
+    found = m.call_like("nn.softmax", x, axis=dim % x.rank)
     seen = m.reduce("any", m.not_equal(x, float("-inf")), [dim], True)
     return m.where(seen, found, 0.0)
 
 
-def _vector(m: Maker, given: Value | None, size: Dim, value: float, dtype: str) -> Value:
-    return m.full(value, [size], dtype) if given is None else m.cast(m.flat(given), dtype)
+def _affine(
+    m: Maker, weight: Value | None, bias: Value | None, size: Dim, dtype: str
+) -> tuple[list[Value], dict[str, Any]]:
+    """Return the scale and shift of a normalization as vectors, and the attributes that tell
+    whether the call applies them.
+    """
+    vectors = [
+        m.full(value, [size], dtype) if given is None else m.cast(m.flat(given), dtype)
+        for given, value in ((weight, 1.0), (bias, 0.0))
+    ]
+    return vectors, {"center": bias is not None, "scale": weight is not None}
 
 
 def layer_norm(
-    m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
-) -> Value:
-    """Return layer normalization over the last ``len(shape)`` axes."""
-    count, dims = len(shape), x.dims
-    line = m.reshape(x, [*dims[: x.rank - count], m.product(dims[x.rank - count :])])
-    size = line.dims[-1]
-    dtype = x.dtype
-    made = m.call(
-        "nn.layer_norm",
-        line,
-        _vector(m, weight, size, 1.0, dtype),
-        _vector(m, bias, size, 0.0, dtype),
-        axis=line.rank - 1,
-        epsilon=float(eps),
-        center=bias is not None,
-        scale=weight is not None,
-    )
-    return m.reshape(Value(made, dtype, line.dims), dims)
-
-
-def _layer_norm(
     m: Maker,
     x: Value,
     shape: Sequence[Dim],
@@ -68,7 +50,12 @@ def _layer_norm(
     eps: float = 1e-5,
     *args: object,
 ) -> Value:
-    return layer_norm(m, x, shape, weight, bias, eps)
+    """Return layer normalization over the last ``len(shape)`` axes."""
+    first = x.rank - len(shape)
+    line = m.reshape(x, [*x.dims[:first], m.product(x.dims[first:])])
+    vectors, attrs = _affine(m, weight, bias, line.dims[-1], x.dtype)
+    made = m.call_like("nn.layer_norm", line, *vectors, axis=first, epsilon=float(eps), **attrs)
+    return m.reshape(made, x.dims)
 
 
 def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
@@ -96,19 +83,9 @@ def _group_norm(
     eps: float = 1e-5,
     *args: object,
 ) -> Value:
-    channels = x.dims[1]
-    made = m.call(
-        "nn.group_norm",
-        x,
-        _vector(m, weight, channels, 1.0, x.dtype),
-        _vector(m, bias, channels, 0.0, x.dtype),
-        num_groups=groups,
-        axis=1,
-        epsilon=float(eps),
-        center=bias is not None,
-        scale=weight is not None,
-    )
-    return Value(made, x.dtype, x.dims)
+    vectors, attrs = _affine(m, weight, bias, x.dims[1], x.dtype)
+    attrs |= {"num_groups": groups, "axis": 1, "epsilon": float(eps)}
+    return m.call_like("nn.group_norm", x, *vectors, **attrs)
 
 
 def _native_group_norm(
@@ -142,16 +119,12 @@ def _instance_norm(
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Value:
-    channels = x.dims[1]
-    scale = _vector(m, weight, channels, 1.0, x.dtype)
-    shift = _vector(m, bias, channels, 0.0, x.dtype)
     if not use_input_stats:
         assert running_mean is not None and running_var is not None
         return inference_norm(m, x, weight, bias, running_mean, running_var, eps)
-    made = m.call(
-        "nn.instance_norm", x, scale, shift, axis=1, epsilon=float(eps), center=True, scale=True
-    )
-    return Value(made, x.dtype, x.dims)
+    vectors, _ = _affine(m, weight, bias, x.dims[1], x.dtype)
+    attrs = {"axis": 1, "epsilon": float(eps), "center": True, "scale": True}
+    return m.call_like("nn.instance_norm", x, *vectors, **attrs)
 
 
 def inference_norm(
@@ -164,22 +137,11 @@ def inference_norm(
     eps: float,
 ) -> Value:
     """Return batch normalization by the given mean and variance."""
-    channels, dtype = x.dims[1], mean.dtype
+    dtype = mean.dtype
     wide = m.cast(x, dtype)
-    if x.rank == 1:
-        wide = m.expand(wide, 1)
-    made = m.call(
-        "nn.batch_norm",
-        wide,
-        _vector(m, weight, channels, 1.0, dtype),
-        _vector(m, bias, channels, 0.0, dtype),
-        mean,
-        variance,
-        axis=1,
-        epsilon=float(eps),
-        center=bias is not None,
-        scale=weight is not None,
-    )
+    vectors, attrs = _affine(m, weight, bias, x.dims[1], dtype)
+    attrs |= {"axis": 1, "epsilon": float(eps)}
+    made = m.call("nn.batch_norm", wide, *vectors, mean, variance, **attrs)
     return m.cast(m.field(made, 0, dtype, wide.dims), x.dtype)
 
 
@@ -237,18 +199,6 @@ def _by_batch(
     return y, m.squeeze(mean, axes), m.squeeze(scale, axes)
 
 
-def _legit_no_stats(
-    m: Maker,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[object, ...]:
-    return _by_batch(m, x, weight, bias, eps)
-
-
 def _functional_batch_norm(
     m: Maker, x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value,
     training: bool, momentum: float, eps: float,
@@ -272,7 +222,7 @@ def _moved(m: Maker, old: Value, new: Value, momentum: float) -> Value:
 def _rms_norm(
     m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None = None, eps: float | None = None
 ) -> Value:
-    wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    wide = wide_dtype(x.dtype)
     y = m.cast(x, wide)
     axes = list(range(x.rank - len(shape), x.rank))
     mean = m.reduce("mean", y * y, axes, True)
@@ -291,14 +241,14 @@ ROWS: Mapping[str, Row] = {
     "_log_softmax.default": _soft("nn.log_softmax"),
     "log_softmax.int": _soft("nn.log_softmax"),
     "_safe_softmax.default": _safe_softmax,
-    "layer_norm.default": _layer_norm,
+    "layer_norm.default": layer_norm,
     "native_layer_norm.default": _native_layer_norm,
     "group_norm.default": _group_norm,
     "native_group_norm.default": _native_group_norm,
     "instance_norm.default": _instance_norm,
     "batch_norm.default": _batch_norm,
     "_native_batch_norm_legit_no_training.default": _no_training,
-    "_native_batch_norm_legit.no_stats": _legit_no_stats,
+    "_native_batch_norm_legit.no_stats": lambda m, x, w, b, *how: _by_batch(m, x, w, b, how[-1]),
     "_native_batch_norm_legit_functional.default": _functional_batch_norm,
     "rms_norm.default": _rms_norm,
 }

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_one
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.conv import per_axis
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.typing import Ints
-
-Row = Callable[..., Any]
 
 
 def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
@@ -21,15 +19,20 @@ def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
     return (m.expand(x, 0) if alone else x), alone
 
 
-def _window(
-    kernel: Ints,
-    stride: Ints,
-    padding: Ints,
-    rank: int,
-) -> dict[str, tuple[int, ...]]:
+def _window(kernel: Ints, stride: Ints, padding: Ints, rank: int) -> dict[str, tuple[int, ...]]:
     size = per_axis(kernel, rank)
     steps = size if stride is None or stride == [] or stride == () else per_axis(stride, rank)
     return {"pool_size": size, "strides": steps, "padding": per_axis(padding, rank) * 2}
+
+
+def _result(m: Maker, made: object, x: Value, rank: int, alone: bool) -> Value:
+    """Return the result of pooling, with a check that at least one window fits.
+
+    ``alone`` means that PyTorch's operand has no batch axis.
+    """
+    found = Value(made, x.dtype, (1, *m.out_dims) if alone else m.out_dims)
+    found = m.nonempty(found, range(2, 2 + rank))
+    return m.squeeze(found, [0]) if alone else found
 
 
 def _cut(m: Maker, made: object, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
@@ -52,11 +55,8 @@ def _max_pool(rank: int) -> Row:
         window = _window(kernel, stride, padding, rank)
         steps = per_axis(dilation, rank)
         made = m.call(f"nn.max_pool{rank}d", x, dilation=steps, ceil_mode=ceil_mode, **window)
-        dims = m.out_dims
-        made = _cut(m, made, rank, x, dims, ceil_mode)
-        found = Value(made, x.dtype, (1, *dims) if alone else dims)
-        found = m.nonempty(found, range(2, 2 + rank))  # at least one window must fit
-        return m.squeeze(found, [0]) if alone else found
+        made = _cut(m, made, rank, x, m.out_dims, ceil_mode)
+        return _result(m, made, x, rank, alone)
 
     return row
 
@@ -121,10 +121,9 @@ def _avg_pool(rank: int) -> Row:
             ceil_mode: bool = False, count_include_pad: bool = True,
             divisor_override: int | None = None) -> Value:  # fmt: skip
         x, alone = _batched(m, x, rank)
-        dims = m.out_dims
         window = _window(kernel, stride, padding, rank)
         if ceil_mode or divisor_override is not None:
-            found = _counted_average(m, x, window, dims, (count_include_pad, divisor_override))
+            made = _counted_average(m, x, window, (count_include_pad, divisor_override)).expr
         else:
             made = m.call(
                 f"nn.avg_pool{rank}d",
@@ -134,19 +133,13 @@ def _avg_pool(rank: int) -> Row:
                 count_include_pad=count_include_pad,
                 **window,
             )
-            found = Value(made, x.dtype, (1, *dims) if alone else dims)
-        found = m.nonempty(found, range(2, 2 + rank))  # at least one window must fit
-        return m.squeeze(found, [0]) if alone else found
+        return _result(m, made, x, rank, alone)
 
     return row
 
 
 def _counted_average(
-    m: Maker,
-    x: Value,
-    window: dict[str, tuple[int, ...]],
-    dims: Sequence[Dim],
-    how: tuple[bool, int | None],
+    m: Maker, x: Value, window: dict[str, tuple[int, ...]], how: tuple[bool, int | None]
 ) -> Value:
     """Return the sums of windows divided by PyTorch's counts of elements.
 
@@ -154,7 +147,7 @@ def _counted_average(
     not counted; those in the padding are counted if ``count_include_pad`` is true.
     """
     rank = len(window["pool_size"])
-    dims = dims[len(dims) - rank :]
+    dims = m.out_dims[-rank:]
     found = x
     count: Value | None = None
     for k in range(rank):
@@ -164,9 +157,7 @@ def _counted_average(
         at = m.expand(starts, 1) + m.arange(taps)
         end = m.tensor(size, "int64")
         here = (at >= 0) & (at < end)
-        last = end - m.tensor(1, "int64")
-        safe = m.minimum(m.maximum(at, 0), last)
-        read = m.take(found, safe, axis)
+        read = m.take(found, m.limited(at, size), axis)
         wide = m.expand(here, 2, read.rank - axis - 2)
         found = m.reduce("sum", m.where(wide, read, 0), [axis + 1])
         limit = end + pad if how[0] else end

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from tvm_disc.frontends.calls import is_float
-from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Value
-
-Row = Callable[..., Any]
+from tvm_disc.frontends.calls import greatest_of, is_float, least_of
+from tvm_disc.frontends.torch.maker import Maker, Row
+from tvm_disc.frontends.torch.values import Value, wide_dtype
 
 
 def axes_of(x: Value, dim: Any) -> list[int]:
@@ -106,8 +102,8 @@ def _variance(root: bool, pair: bool) -> Row:
     def row(m: Maker, x: Value, *args: object, **kwargs: object) -> tuple[Value, Value] | Value:
         dim, correction, keep = _spread(args, kwargs)
         dtype = m.out_dtype
-        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-        found, mean = moments(m, m.cast(x, wide), axes_of(x, dim), correction, keep)
+        wide = m.cast(x, wide_dtype(dtype))
+        found, mean = moments(m, wide, axes_of(x, dim), correction, keep)
         found = m.cast(m.sqrt(found) if root else found, dtype)
         return (found, m.cast(mean, dtype)) if pair else found
 
@@ -155,9 +151,8 @@ def _vector_norm(
     *,
     dtype: object = None,
 ) -> Value:
-    out = m.out_dtype
-    wide = "float32" if out in ("float16", "bfloat16") else out
-    return m.cast(norm(m, m.cast(x, wide), float(ord), axes_of(x, dim), keepdim), out)
+    wide = m.cast(x, wide_dtype(m.out_dtype))
+    return m.cast(norm(m, wide, float(ord), axes_of(x, dim), keepdim), m.out_dtype)
 
 
 def _logsumexp(m: Maker, x: Value, dim: object, keepdim: bool = False) -> Value:
@@ -175,9 +170,7 @@ def _scan(name: str) -> Row:
         x = m.cast(x, m.out_dtype)
         if x.rank == 0:
             return x
-        axis = dim % x.rank
-        made = m.call(name, x, axis=axis, dtype=x.dtype, exclusive=False)
-        return Value(made, x.dtype, x.dims)
+        return m.call_like(name, x, axis=dim % x.rank, dtype=x.dtype, exclusive=False)
 
     return row
 
@@ -215,8 +208,8 @@ def _running_extreme(name: str) -> Row:
         places = m.arange(size)
         seen = m.expand(places, 0) <= m.expand(places, 1)
         number = m.cast(moved, "int8") if x.dtype == "bool" else moved
-        lowest = _lowest(number.dtype, name)
-        wide = m.where(seen, m.expand(number, -2), lowest)
+        neutral = (least_of if name == "max" else greatest_of)(number.dtype)
+        wide = m.where(seen, m.expand(number, -2), neutral)
         values = m.reduce(name, wide, [-1])
         # Select the last of equal elements. After a NaN, all results are NaN.
         chosen = m.equal(wide, m.expand(values, -1))
@@ -230,12 +223,12 @@ def _running_extreme(name: str) -> Row:
     return row
 
 
-def _lowest(dtype: str, name: str) -> float | int:
-    """Return the neutral element of max or min."""
-    if is_float(dtype):
-        return -math.inf if name == "max" else math.inf
-    kind = np.iinfo(dtype)
-    return int(kind.min if name == "max" else kind.max)
+def _at_place(m: Maker, x: Value, place: Value, dim: int, keepdim: bool) -> tuple[Value, Value]:
+    """Return the element at one index of each line of an axis, and the index."""
+    value = m.gather(x, place, dim)
+    if keepdim:
+        return value, place
+    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
 
 
 def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
@@ -249,10 +242,7 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
     if is_float(x.dtype):  # the sort places NaN last
         last = m.slice(order, dim, -1, None)
         place = m.where(m.isnan(m.gather(x, last, dim)), last, place)
-    value = m.gather(x, place, dim)
-    if keepdim:
-        return value, place
-    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
+    return _at_place(m, x, place, dim, keepdim)
 
 
 def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
@@ -268,24 +258,14 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
     count = m.reduce("sum", numbers, [dim], True)
     middle = m.maximum((count - 1) // m.tensor(2, "int64"), 0)
     place = m.gather(m.order(x, dim, ascending=True), middle, dim)
-    value = m.gather(x, place, dim)
-    if keepdim:
-        return value, place
-    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
-
-
-def _median_all(m: Maker, x: Value) -> Value:
-    return _median(m, m.flat(x), 0)[0]
+    return _at_place(m, x, place, dim, keepdim)
 
 
 def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     if x.rank == 0:
         return x, m.tensor(0, "int64")
     place = m.expand(m.pick(m.order(x, dim, ascending=True), dim, int(k) - 1), dim % x.rank)
-    value = m.gather(x, place, dim)
-    if keepdim:
-        return value, place
-    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
+    return _at_place(m, x, place, dim, keepdim)
 
 
 def _count_nonzero(m: Maker, x: Value, dim: object = None) -> Value:
@@ -317,7 +297,7 @@ ROWS: Mapping[str, Row] = {
     "logcumsumexp.default": _logcumsumexp,
     "cummax.default": _running_extreme("max"),
     "cummin.default": _running_extreme("min"),
-    "median.default": _median_all,
+    "median.default": lambda m, x: _median(m, m.flat(x), 0)[0],
     "median.dim": _median,
     "nanmedian.default": lambda m, x: _nanmedian(m, m.flat(x), 0)[0],
     "nanmedian.dim": _nanmedian,

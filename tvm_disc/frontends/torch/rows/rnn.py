@@ -12,11 +12,10 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.matmul import product
 from tvm_disc.frontends.torch.values import Value
 
-Row = Callable[..., Any]
 # Returns the new states of a step; the first one is the output. The operands are the gates of the
 # step's input, the matmul of the hidden state, and the states.
 Step = Callable[[Maker, Value, Value, Sequence[Value]], list[Value]]
@@ -83,7 +82,7 @@ def _steps(
     last, (every,) = counted(m, steps, fixed, states, turn)
     every = m.pinned(every, (steps, *states[0].dims))
     if backward:
-        every = Value(m.call("reverse", every, axis=0), every.dtype, every.dims)
+        every = m.call_like("reverse", every, axis=0)
     return every, [m.pinned(x, s.dims) for x, s in zip(last, states, strict=True)]
 
 

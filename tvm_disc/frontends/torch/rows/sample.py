@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.matmul import matmul
-from tvm_disc.frontends.torch.values import Dim, Value
+from tvm_disc.frontends.torch.values import Dim, Value, wide_dtype
 
-Row = Callable[..., Any]
 _CUBIC = -0.75  # PyTorch's coefficient of the cubic kernel
 
 
@@ -37,11 +36,6 @@ def _exact(x: Value) -> str:
     return "float64" if x.dtype == "float64" else "float32"
 
 
-def _clamped(m: Maker, place: Value, size: Dim) -> Value:
-    last = m.tensor(size, "int64") - 1
-    return m.minimum(m.maximum(place, 0), last)
-
-
 def times(size: Dim, wanted: Dim) -> int | None:
     """Return ``wanted / size``, the number of copies of an element, or None if it is no integer."""
     if isinstance(size, int) and isinstance(wanted, int):
@@ -63,7 +57,7 @@ def _nearest(m: Maker, x: Value, axis: int, wanted: Dim, exact: bool, scale: flo
     line = m.arange(wanted, "float32")
     line = line + 0.5 if exact else line
     place = m.cast(m.floor(line * step), "int64")
-    return m.take(x, _clamped(m, place, size), axis)
+    return m.take(x, m.limited(place, size), axis)
 
 
 def _linear(
@@ -77,8 +71,8 @@ def _linear(
     low = m.floor(place)
     part = m.along(m.cast(place - low, x.dtype), axis, x.rank)
     first = m.cast(low, "int64")
-    below = m.take(x, _clamped(m, first, size), axis)
-    above = m.take(x, _clamped(m, first + 1, size), axis)
+    below = m.take(x, m.limited(first, size), axis)
+    above = m.take(x, m.limited(first + 1, size), axis)
     rest = m.tensor(1.0, x.dtype) - part
     return below * rest + above * part
 
@@ -93,7 +87,7 @@ def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: flo
     for tap in (-1, 0, 1, 2):
         gap = m.abs(part - float(tap))
         weight = m.along(m.cast(_cubic_weight(m, gap, tap in (0, 1)), x.dtype), axis, x.rank)
-        read = m.take(x, _clamped(m, first + tap, size), axis)
+        read = m.take(x, m.limited(first + tap, size), axis)
         term = read * weight
         total = term if total is None else total + term
     assert total is not None
@@ -149,18 +143,21 @@ def _keys(m: Maker, gap: Value) -> Value:
     return m.where(gap < 1.0, _cubic_weight(m, gap, True, -0.5), far)
 
 
-def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:
-    if given is None:
-        return [None] * rank
-    return [None if s is None else float(s) for s in given]
+def _scales(given: Sequence[Any], vec: bool, rank: int) -> list[float | None]:
+    """Return the scale of each axis, or None if it is omitted.
+
+    The arguments ``given`` are one list if ``vec``, else one number per axis.
+    """
+    if vec:
+        given = given[0] if given and given[0] is not None else ()
+    return [None if s is None else float(s) for s in given] or [None] * rank
 
 
-def _resized(m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: object) -> Value:
-    wide = x
-    if x.is_float and x.dtype in ("float16", "bfloat16"):
-        wide = m.cast(x, "float32")
-    sizes = m.out_dims[-rank:]
-    for k, (size, scale) in enumerate(zip(sizes, _scales(m, scales, rank), strict=True)):
+def _resized(
+    m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: Sequence[float | None]
+) -> Value:
+    wide = m.cast(x, wide_dtype(x.dtype))
+    for k, (size, scale) in enumerate(zip(m.out_dims[-rank:], scales, strict=True)):
         wide = along(wide, x.rank - rank + k, size, scale)
     return m.cast(wide, x.dtype)
 
@@ -170,7 +167,7 @@ def _upsample_nearest(rank: int, exact: bool, vec: bool) -> Row:
         def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
             return _nearest(m, y, axis, wanted, exact, scale)
 
-        return _resized(m, x, rank, along, _given(scales, vec))
+        return _resized(m, x, rank, along, _scales(scales, vec, rank))
 
     return row
 
@@ -180,16 +177,9 @@ def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> R
         def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
             return axis_rule(m, y, axis, wanted, align_corners, scale)
 
-        return _resized(m, x, rank, along, _given(scales, vec))
+        return _resized(m, x, rank, along, _scales(scales, vec, rank))
 
     return row
-
-
-def _given(scales: Sequence[object], vec: bool) -> object:
-    """Return the scales of all axes; they are one list if ``vec``, else one argument per axis."""
-    if vec:
-        return scales[0] if scales else None
-    return scales if any(s is not None for s in scales) else None
 
 
 _MODES = ("bilinear", "nearest", "bicubic")

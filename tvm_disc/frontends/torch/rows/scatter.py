@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calls import MOST, is_float
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.calls import MOST, Number, greatest_of, is_float, least_of
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Dim, Value
 
-Row = Callable[..., Any]
 _NAMES = {
     "sum": "add",
     "add": "add",
@@ -27,19 +24,13 @@ _NAMES = {
 def scattered(m: Maker, x: Value, dim: int, index: Value, src: Value, how: str) -> Value:
     """Return ``x`` with ``src`` scattered to the indices of an axis, combined by ``how``."""
     if x.rank == 0:
-        line = m.reshape(x, [1])
-        return m.reshape(scattered(m, line, 0, _line(m, index), _line(m, src), how), ())
+        return m.reshape(scattered(m, m.line(x), 0, m.line(index), m.line(src), how), ())
     if index.rank == 0:
-        index, src = _line(m, index), _line(m, src)
+        index, src = m.line(index), m.line(src)
     for axis, (have, want) in enumerate(zip(src.dims, index.dims, strict=True)):
         if have != want:
             src = m.slice(src, axis, 0, want)
-    made = m.call("scatter_elements", x, index, src, axis=dim % x.rank, reduction=how)
-    return Value(made, x.dtype, x.dims)
-
-
-def _line(m: Maker, x: Value) -> Value:
-    return m.reshape(x, [1]) if x.rank == 0 else x
+    return m.call_like("scatter_elements", x, index, src, axis=dim % x.rank, reduction=how)
 
 
 def _inside(m: Maker, x: Value, dim: int, index: Value) -> Value:
@@ -52,10 +43,6 @@ def _scatter(m: Maker, x: Value, dim: int, index: Value, src: Any, *, reduce: st
         src = m.full(src, index.dims, x.dtype)
     index = _inside(m, x, dim, index)
     return scattered(m, x, dim, index, m.cast(src, x.dtype), _NAMES.get(reduce, "update"))
-
-
-def _scatter_add(m: Maker, x: Value, dim: int, index: Value, src: Value) -> Value:
-    return scattered(m, x, dim, _inside(m, x, dim, index), src, "add")
 
 
 def _scatter_reduce(
@@ -80,15 +67,10 @@ def _scatter_reduce(
     return scattered(m, x, dim, index, src, how)
 
 
-def _neutral(how: str, dtype: str) -> float | int | bool:
+def _neutral(how: str, dtype: str) -> Number:
     if how in ("add", "mul"):
         return 0 if how == "add" else 1
-    if is_float(dtype):
-        return -math.inf if how == "max" else math.inf
-    if dtype == "bool":
-        return how == "min"
-    kind = np.iinfo(dtype)
-    return int(kind.min if how == "max" else kind.max)
+    return least_of(dtype) if how == "max" else greatest_of(dtype)
 
 
 def _scatter_mean(
@@ -97,12 +79,10 @@ def _scatter_mean(
     one = m.full(1, index.dims, x.dtype)
     own = m.full(1 if include_self else 0, x.dims, x.dtype)
     count = scattered(m, own, dim, index, one, "add")
-    if include_self:
-        total = scattered(m, x, dim, index, src, "add")
-    else:
-        cleared = scattered(m, x, dim, index, m.full(0, index.dims, x.dtype), "update")
-        total = scattered(m, cleared, dim, index, src, "add")
+    if not include_self:
+        x = scattered(m, x, dim, index, m.full(0, index.dims, x.dtype), "update")
         count = m.maximum(count, 1)
+    total = scattered(m, x, dim, index, src, "add")
     return m.apply("divide" if is_float(x.dtype) else "floor_divide", total, count)
 
 
@@ -164,9 +144,7 @@ def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
     dims = m.out_dims
     mask = m.broadcast(m.cast(mask, "bool"), dims)
     line = m.cast(m.flat(mask), "int64")
-    count = Value(
-        m.call("cumsum", line, axis=0, dtype="int64", exclusive=False), "int64", line.dims
-    )
+    count = m.call_like("cumsum", line, axis=0, dtype="int64", exclusive=False)
     place = m.maximum(count - 1, 0)
     read = m.reshape(m.take(m.flat(source), place, 0), dims)
     return m.where(mask, read, m.broadcast(x, dims))
@@ -177,10 +155,6 @@ def _put(m: Maker, x: Value, index: Value, source: Value, accumulate: bool = Fal
     places = m.inside(m.flat(index), line.dims[0], negative=True)
     made = scattered(m, line, 0, places, m.flat(source), "add" if accumulate else "update")
     return m.reshape(made, x.dims)
-
-
-def _copy(m: Maker, x: Value, src: Value, non_blocking: bool = False) -> Value:
-    return m.broadcast(m.cast(src, x.dtype), x.dims)
 
 
 def _diagonal_scatter(
@@ -194,21 +168,19 @@ def _diagonal_scatter(
     gap = m.expand(columns, 0) - m.expand(rows, 1)
     on = m.equal(gap, offset)
     place = rows if offset >= 0 else rows + offset
-    last = m.tensor(src.dims[-1], "int64") - 1
-    place = m.minimum(m.maximum(place, 0), last)
-    read = m.expand(m.take(src, place, -1), src.rank)
+    read = m.expand(m.take(src, m.limited(place, src.dims[-1]), -1), src.rank)
     made = m.where(on, read, moved)
     return m.transpose(made, [order.index(k) for k in range(x.rank)])
 
 
 ROWS: Mapping[str, Row] = {
     **{f"scatter.{o}": _scatter for o in ("src", "value", "reduce", "value_reduce")},
-    "scatter_add.default": _scatter_add,
+    "scatter_add.default": partial(_scatter, reduce="add"),
     "scatter_reduce.two": _scatter_reduce,
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
     "diagonal_scatter.default": _diagonal_scatter,
     "masked_scatter.default": _masked_scatter,
     "put.default": _put,
-    "copy.default": _copy,
+    "copy.default": lambda m, x, src, *_: m.broadcast(m.cast(src, x.dtype), x.dims),
 }

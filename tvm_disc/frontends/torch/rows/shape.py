@@ -7,10 +7,8 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import MOST, is_one
-from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Dim, Value
-
-Row = Callable[..., Any]
+from tvm_disc.frontends.torch.maker import Maker, Row
+from tvm_disc.frontends.torch.values import Dim, Value, dims_of
 
 
 def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
@@ -20,10 +18,6 @@ def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
 
 def _stretch(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     return m.broadcast(x, m.out_dims)
-
-
-def _permute(m: Maker, x: Value, dims: Sequence[int]) -> Value:
-    return m.transpose(x, dims)
 
 
 def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
@@ -45,10 +39,6 @@ def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
         if axis < x.rank and not isinstance(x.dims[axis], int):
             m.require_not_one(x.dims[axis])
     return m.squeeze(x, [a for a in axes if a < x.rank and is_one(x.dims[a])])
-
-
-def _unsqueeze(m: Maker, x: Value, dim: int) -> Value:
-    return m.expand(x, dim)
 
 
 def joined(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
@@ -90,29 +80,20 @@ def _narrow(m: Maker, x: Value, dim: int, start: object, length: Dim) -> Value:
     return m.slice(x, dim, start, start + length)
 
 
-def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
-    found, begin = [], 0
-    for size in sizes:
-        m.require_size(size)
-        found.append(m.slice(x, axis, begin, begin + size))
-        begin = begin + size
-    return found
-
-
 def _split(m: Maker, x: Value, size: object, dim: int = 0) -> list[Value]:
     """Return the parts; PyTorch has inferred their number and sizes."""
-    from tvm_disc.frontends.torch.values import dims_of
-
-    return _parts(m, x, [dims_of(t)[dim] for t in m.out], dim)
-
-
-def _unbind(m: Maker, x: Value, dim: int = 0) -> list[Value]:
-    return [m.pick(x, dim, k) for k in range(len(m.out))]
+    found, begin = [], 0
+    for part in m.out:
+        length = dims_of(part)[dim]
+        m.require_size(length)
+        found.append(m.slice(x, dim, begin, begin + length))
+        begin = begin + length
+    return found
 
 
 def _flip(m: Maker, x: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
-        x = Value(m.call("reverse", x, axis=axis % x.rank), x.dtype, x.dims) if x.rank else x
+        x = m.call_like("reverse", x, axis=axis % x.rank) if x.rank else x
     return x
 
 
@@ -193,10 +174,15 @@ def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: object = 0) -> Value:
         if not any(w for pair in pairs for w in pair):
             return x
         return Value(m.call("nn.pad", x, fill, pad_width=tuple(pairs)), x.dtype, m.out_dims)
-    x, pairs = _trimmed(m, x, pairs)
-    widths = m.symbols.vector([w for pair in pairs for w in pair])
+    return _padded(m, *_trimmed(m, x, pairs), fill, "constant")
+
+
+def _padded(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]], fill: Value, mode: str) -> Value:
+    """Return ``x`` padded by symbolic widths."""
+    widths = m.vector([w for pair in pairs for w in pair])
     grid = m.call("reshape", widths, newshape=(x.rank, 2))
-    return Value(m.call("dyn.nn.pad", x, grid, fill, pad_width=()), x.dtype, m.out_dims)
+    made = m.call("dyn.nn.pad", x, grid, fill, pad_width=(), pad_mode=mode)
+    return Value(made, x.dtype, m.out_dims)
 
 
 def _trimmed(
@@ -247,10 +233,7 @@ def _copied_border(
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
     widths = [w for pair in pairs for w in pair]
     if not all(isinstance(w, int) for w in widths):
-        grid = m.call("reshape", m.symbols.vector(widths), newshape=(x.rank, 2))
-        fill = m.literal(0, x.dtype)
-        made = m.call("dyn.nn.pad", x, grid, fill, pad_width=(), pad_mode=mode)
-        return Value(made, x.dtype, m.out_dims)
+        return _padded(m, x, pairs, m.literal(0, x.dtype), mode)
     if not any(widths):
         return x
     return Value(build(x, tuple(pairs)), x.dtype, m.out_dims)
@@ -270,8 +253,7 @@ def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1)
 
 def _triangle(upper: bool) -> Row:
     def row(m: Maker, x: Value, diagonal: int = 0) -> Value:
-        made = m.call("trilu", x, m.literal(diagonal, "int64"), upper=upper)
-        return Value(made, x.dtype, x.dims)
+        return m.call_like("trilu", x, m.literal(diagonal, "int64"), upper=upper)
 
     return row
 
@@ -281,7 +263,7 @@ def _as_strided(
 ) -> Value:
     """Convert as_strided to a gather from the flat operand, which must be contiguous."""
     source = m.node.args[0].meta["val"]
-    if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
+    if not source.is_contiguous() or source.storage_offset() != 0:
         raise Unsupported("as_strided is supported for contiguous tensors only")
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
@@ -307,8 +289,7 @@ def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Va
     found = []
     for k, p in enumerate(parts):
         at = {0: 1, 1: 0}.get(k, k) if indexing == "xy" and len(parts) > 1 else k
-        line = m.reshape(p, [m.product(p.dims)]) if p.rank == 0 else p
-        found.append(m.broadcast(m.along(line, at, len(parts)), dims))
+        found.append(m.broadcast(m.along(m.line(p), at, len(parts)), dims))
     return found
 
 
@@ -318,35 +299,34 @@ _RESHAPES = (
     "_reshape_copy.default"
 ).split()
 _EXPANDS = "expand.default expand_copy.default expand_as.default broadcast_to.default".split()
+_SPLITS = "split.Tensor chunk.default unsafe_split.Tensor unsafe_chunk.default".split()
+# Operators that return a view; each has a form that returns a copy, such as `permute_copy`.
+_VIEWS: Mapping[str, Row] = {
+    "permute.default": lambda m, x, dims: m.transpose(x, dims),
+    "transpose.int": _transpose,
+    **{f"squeeze.{o}": _squeeze for o in ("default", "dim", "dims")},
+    "unsqueeze.default": lambda m, x, dim: m.expand(x, dim),
+    "slice.Tensor": _slice,
+    "select.int": _select,
+    "split_with_sizes.default": _split,
+    "diagonal.default": _diagonal,
+    "as_strided.default": _as_strided,
+    "unfold.default": _unfold,
+}
 
 ROWS: Mapping[str, Row] = {
+    **_VIEWS,
+    **{name.replace(".", "_copy."): row for name, row in _VIEWS.items()},
     **dict.fromkeys(_RESHAPES, _to_result),
     **dict.fromkeys(_EXPANDS, _stretch),
-    "permute.default": _permute,
-    "permute_copy.default": _permute,
-    "transpose.int": _transpose,
-    "transpose_copy.int": _transpose,
+    **dict.fromkeys(_SPLITS, _split),
     "t.default": _t,
-    **{f"squeeze.{o}": _squeeze for o in ("default", "dim", "dims")},
-    **{f"squeeze_copy.{o}": _squeeze for o in ("default", "dim", "dims")},
-    "unsqueeze.default": _unsqueeze,
-    "unsqueeze_copy.default": _unsqueeze,
     "cat.default": joined,
     "concat.default": joined,
     "concatenate.default": joined,
     "stack.default": _stack,
-    "slice.Tensor": _slice,
-    "slice_copy.Tensor": _slice,
-    "select.int": _select,
-    "select_copy.int": _select,
     "narrow.default": _narrow,
-    "split.Tensor": _split,
-    "split_with_sizes.default": _split,
-    "split_with_sizes_copy.default": _split,
-    "chunk.default": _split,
-    "unsafe_split.Tensor": _split,
-    "unsafe_chunk.default": _split,
-    "unbind.int": _unbind,
+    "unbind.int": lambda m, x, dim=0: [m.pick(x, dim, k) for k in range(len(m.out))],
     "flip.default": _flip,
     "roll.default": _roll,
     "repeat.default": _repeat,
@@ -354,14 +334,8 @@ ROWS: Mapping[str, Row] = {
     "constant_pad_nd.default": _pad,
     **{f"reflection_pad{n}d.default": _mirror for n in (1, 2, 3)},
     **{f"replication_pad{n}d.default": _edge for n in (1, 2, 3)},
-    "diagonal.default": _diagonal,
-    "diagonal_copy.default": _diagonal,
     "tril.default": _triangle(False),
     "triu.default": _triangle(True),
-    "as_strided.default": _as_strided,
-    "as_strided_copy.default": _as_strided,
-    "unfold.default": _unfold,
-    "unfold_copy.default": _unfold,
     "meshgrid.default": _meshgrid,
     "meshgrid.indexing": _meshgrid,
 }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm_disc.frontends import special
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Value
-
-Row = Callable[..., Any]
 
 
 def _in_float64(function: Callable[[Maker, Value], Value]) -> Row:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.elementwise import gelu
 from tvm_disc.frontends.torch.rows.matmul import attention, linear
 from tvm_disc.frontends.torch.rows.norm import layer_norm
 from tvm_disc.frontends.torch.values import Dim, Value
-
-Row = Callable[..., Any]
 
 # PyTorch's mask types: a mask of (query, key), or of keys that are padding. For any other type the
 # mask has all axes: batch, heads, queries and keys.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Value
 from tvm_disc.relay.expr import TupleGetItem
-
-Row = Callable[..., Any]
 
 _LEAST = -3.4e38  # score threshold that accepts every box
 
