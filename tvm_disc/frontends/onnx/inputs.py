@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import ast as python
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from keyword import iskeyword
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.dims import OPERATORS, dim_formula, identifier, is_name
 from tvm_disc.frontends.onnx.tensors import dtype_of
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.typing import GraphProto, Proto
-
-_ARITHMETIC: Mapping[type, str] = {
-    python.Add: "Add",
-    python.Sub: "Sub",
-    python.Mult: "Mul",
-    python.FloorDiv: "FloorDiv",
-    python.Div: "FloorDiv",
-    python.Mod: "FloorMod",
-}
 
 
 def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
@@ -62,7 +52,7 @@ class InputDims:
 
     def __init__(self, protos: Sequence[Any]) -> None:
         named = [d.dim_param for d in protos if not _is_number(d) and d.dim_param]
-        self._plain = {n for n in named if _is_name(n)}
+        self._plain = {n for n in named if is_name(n)}
         self._taken = set(self._plain)
         self._made: dict[str, rt.Dim] = {}
 
@@ -80,32 +70,13 @@ class InputDims:
     def _named(self, name: str) -> rt.Dim:
         if name in self._plain:
             return rt.Any(name)
-        made = self._expression(name)
-        return rt.Any(self._fresh(name)) if made is None else made
-
-    def _expression(self, text: str) -> rt.Dim | None:
-        """Return a dim's name parsed as arithmetic on other named dims, or None if it is not."""
-        try:
-            tree = python.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, RecursionError):
-            return None
-        return self._formula(tree) if isinstance(tree, python.BinOp) else None
-
-    def _formula(self, tree: python.expr) -> rt.Dim | None:
-        if isinstance(tree, python.Constant) and type(tree.value) is int and tree.value >= 0:
-            return tree.value
-        if isinstance(tree, python.Name) and tree.id in self._plain:
-            return rt.Any(tree.id)
-        if isinstance(tree, python.BinOp) and type(tree.op) in _ARITHMETIC:
-            a, b = self._formula(tree.left), self._formula(tree.right)
-            if a is not None and b is not None:
-                return rt.DimOp(_ARITHMETIC[type(tree.op)], a, b)
-        return None
+        made = dim_formula(name, self._plain, OPERATORS, {})
+        return made if isinstance(made, rt.DimOp) else rt.Any(self._fresh(name))
 
     def _fresh(self, text: str) -> str:
         """Return an unused identifier that is similar to the text."""
-        base = "".join(c if c.isalnum() and c.isascii() else "_" for c in text).strip("_")
-        base = base if _is_name(base) else f"dim_{base}".rstrip("_")
+        base = identifier(text)
+        base = base if is_name(base) else f"dim_{base}".rstrip("_")
         name = next(n for n in _candidates(base) if n not in self._taken)
         self._taken.add(name)
         return name
@@ -118,11 +89,6 @@ def _candidates(base: str) -> Iterator[str]:
 
 def _is_number(dim: Any) -> bool:
     return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
-
-
-def _is_name(name: str) -> bool:
-    """Return whether the name is an identifier, so that expressions can refer to the dim."""
-    return name.isidentifier() and name.isascii() and not iskeyword(name)
 
 
 __all__ = ["InputDims", "variables"]
