@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from tvm_disc.errors import Unsupported
@@ -15,6 +14,7 @@ from tvm_disc.frontends.onnx.declaration import check_node
 from tvm_disc.frontends.onnx.node import OnnxNode, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.rows import find
+from tvm_disc.frontends.onnx.size import called
 from tvm_disc.frontends.onnx.table import normal
 from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
 from tvm_disc.relay import expr as ast
@@ -109,9 +109,9 @@ class OnnxGraph:
         """Convert a graph and return its results; ``values`` must already have its inputs."""
         folder = self.model.folder
         for t in proto.initializer:
-            self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
+            self.values[t.name] = Lazy(_constant, array_of, t, folder)
         for s in proto.sparse_initializer:
-            self.values[s.values.name] = Lazy(partial(_constant, dense_of, s, folder))
+            self.values[s.values.name] = Lazy(_constant, dense_of, s, folder)
         self.ranks = completed(declared_ranks(proto), proto.node)
         for node in proto.node:
             self.node(node)
@@ -131,7 +131,7 @@ class OnnxGraph:
 
     def _results(self, proto: Proto) -> Any:
         domain = normal(proto.domain)
-        own, opset = self._own_function(proto), self.opset(domain)
+        own, opset = self.model.functions.get(called(proto)), self.opset(domain)
         declared = check_node(proto, own, opset)
         if own is not None:
             return self._call(own, proto, self._opsets_of(own))
@@ -159,10 +159,6 @@ class OnnxGraph:
     def opset(self, domain: str) -> int:
         """Return the opset version of a domain."""
         return self.opsets.get(normal(domain), 1)
-
-    def _own_function(self, proto: Proto) -> FunctionProto | None:
-        overload = getattr(proto, "overload", "")
-        return self.model.functions.get((normal(proto.domain), proto.op_type, overload))
 
     def _opsets_of(self, function: Proto) -> dict[str, int]:
         return {**self.opsets, **functions.opsets_of(function.opset_import)}
@@ -249,15 +245,12 @@ def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[An
             look(node, versions)
 
     def look(node: NodeProto, versions: Mapping[str, int]) -> None:
-        domain = normal(node.domain)
-        key = (domain, node.op_type, getattr(node, "overload", ""))
+        domain, key = normal(node.domain), called(node)
         opset = versions.get(domain, 1)
         if key in own:
             if key not in seen:
                 seen.add(key)
-                body = own[key]
-                inner = functions.opsets_of(body.opset_import)
-                scan(body.node, {**versions, **inner})
+                scan(own[key].node, {**versions, **functions.opsets_of(own[key].opset_import)})
         elif find(domain, node.op_type, opset) is None and not functions.has_body(
             functions.schema_of(domain, node.op_type, opset)
         ):
@@ -265,8 +258,7 @@ def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[An
 
     scan(model.graph.node, opsets)
     if found:
-        shown = "\n".join(f"  {line}" for line in list(found)[:50])
-        many = len(found)
+        shown, many = "\n".join(f"  {line}" for line in list(found)[:50]), len(found)
         raise Unsupported(
             f"{many} node{'s' if many > 1 else ''} of this ONNX model cannot be imported:\n{shown}"
         )

@@ -47,10 +47,8 @@ class Gathered:
 
     def joined(self, n: Calc, axis: int, new: bool) -> Expr:
         """Return all tensors concatenated along ``axis``, or stacked along it if ``new``."""
-        rank = n.rank(self.rows) - 1
-        axis = n.axis(axis, rank + new)
-        order = list(range(1, rank + 1))
-        moved = n.transpose(self.rows, [*order[:axis], 0, *order[axis:]])
+        axis = n.axis(axis, n.rank(self.rows) - 1 + new)
+        moved = n.move(self.rows, 0, axis)
         if new:
             parts = [n.expand(x, axis) for x in self.first]
         else:

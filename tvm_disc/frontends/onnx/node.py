@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.frontends.calc import Calc, Expr
+from tvm_disc.frontends.calc import Calc, Expr, op
 from tvm_disc.relay.infer import Inference
 from tvm_disc.typing import GraphProto, Proto
 
@@ -68,6 +68,31 @@ class OnnxNode(Calc):
         """Return an attribute, or ``default`` if the node does not have it."""
         self._read.add(name)
         return self.attrs.get(name, default)
+
+    def ints(self, name: str, default: Sequence[int] = ()) -> list[int]:
+        """Return a list attribute as integers, or ``default`` if it is omitted or empty."""
+        return [int(v) for v in self.attr(name) or default]
+
+    def axis_of(self, x: Expr, default: int) -> int:
+        """Return the attribute ``axis`` as a nonnegative axis of ``x``."""
+        return self.axis(int(self.attr("axis", default)), self.rank(x))
+
+    def axes_of(self, x: Expr) -> list[int]:
+        """Return the attribute ``axes`` as nonnegative axes of ``x``; by default, all axes."""
+        rank = self.rank(x)
+        return [self.axis(a, rank) for a in self.ints("axes", range(rank))]
+
+    def plus(self, x: Expr, k: int) -> Expr:
+        """Return ``x`` plus input ``k``, if there is one."""
+        return x if self.get(k) is None else x + self[k]
+
+    def biased(self, x: Expr, k: int) -> Expr:
+        """Return ``x`` plus a vector along the channels, input ``k``, if there is one."""
+        return x if self.get(k) is None else op("nn.bias_add", x, self[k], axis=1)
+
+    def of_length(self, vector: Expr, count: int) -> Expr:
+        """Return ``vector``; if its length is unknown, each call checks that it is ``count``."""
+        return vector if self.literals(vector)[0] is not None else self.reshape(vector, [count])
 
     def inside(self, values: Iterable[tuple[str, object]]) -> OnnxNode:
         """Return a copy of the node in a new nested graph, which defines the given values."""

@@ -124,4 +124,4 @@ def _named(key: Key) -> str:
     return shown(".".join(part for part in key if part))
 
 
-__all__ = ["function_key", "node_limit"]
+__all__ = ["called", "function_key", "node_limit"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,17 +50,8 @@ def dense_of(sparse: Any, folder: str) -> np.ndarray:
     return np.asarray(dense)
 
 
-class Lazy:
-    """A value that is computed or read when it is first used."""
-
-    def __init__(self, read: Callable[[], Any]) -> None:
-        self._read, self._value = read, None
-
-    def __call__(self) -> Any:
-        """Return the value; the first call computes it."""
-        if self._value is None:
-            self._value = self._read()
-        return self._value
+class Lazy(partial[Any]):
+    """A value that a graph reads when it is first used, and then replaces by the result."""
 
 
 __all__ = ["DTYPES", "Lazy", "array_of", "dense_of", "dtype_of"]

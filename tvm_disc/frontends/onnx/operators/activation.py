@@ -7,7 +7,7 @@ import math
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, op
 from tvm_disc.frontends.onnx.node import OnnxNode
-from tvm_disc.frontends.onnx.table import MICROSOFT, Row
+from tvm_disc.frontends.onnx.table import MICROSOFT, Convert, Row
 
 
 def _prelu(n: OnnxNode) -> Expr:
@@ -52,14 +52,14 @@ def softplus(n: Calc, x: Expr) -> Expr:
     return n.maximum(x, 0) + rest
 
 
-def _swish(n: OnnxNode) -> Expr:
-    alpha = float(n.attr("alpha", 1.0))
-    inner = n[0] if alpha == 1 else n[0] * alpha
-    return n[0] * n.sigmoid(inner)
+def _swish(default: float) -> Convert:
+    """Return the converter of ``x * sigmoid(alpha * x)``, for a default of alpha."""
 
+    def convert(n: OnnxNode) -> Expr:
+        alpha = float(n.attr("alpha", default))
+        return n[0] * n.sigmoid(n[0] if alpha == 1 else n[0] * alpha)
 
-def _quick_gelu(n: OnnxNode) -> Expr:
-    return n[0] * n.sigmoid(n[0] * float(n.attr("alpha", 1.702)))
+    return convert
 
 
 def _shrink(n: OnnxNode) -> Expr:
@@ -91,17 +91,12 @@ def gelu_tanh(n: Calc, x: Expr) -> Expr:
     return x * 0.5 * (n.tanh(inner) + 1)
 
 
-def _fast_gelu(n: OnnxNode) -> Expr:
-    bias = n.get(1)
-    return gelu_tanh(n, n[0] if bias is None else n[0] + bias)
-
-
 def _dropout(n: OnnxNode) -> list[object]:
     """Convert Dropout for inference: return the input, and a mask of ones."""
     training = n.get(2)
     if training is not None:
         value = n.known(training)
-        ratio = n.known(n.get(1)) if n.get(1) is not None else None
+        ratio = n.known(n.get(1))
         nothing = ratio is not None and not ratio.any()
         if not nothing and (value is None or value.any()):
             raise Unsupported("training_mode: expected a constant false, for inference")
@@ -118,7 +113,7 @@ def _dropout(n: OnnxNode) -> list[object]:
 def _flattened(n: OnnxNode, name: str) -> Expr:
     """Emit an operator over the axes from ``axis`` to the last, as defined before opset 13."""
     x, rank = n[0], n.rank(n[0])
-    axis = n.axis(int(n.attr("axis", 1)), rank)
+    axis = n.axis_of(x, 1)
     if axis == rank - 1:
         return op(name, x, axis=-1)
     flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
@@ -126,13 +121,9 @@ def _flattened(n: OnnxNode, name: str) -> Expr:
 
 
 def _hardmax_flattened(n: OnnxNode) -> Expr:
-    x, axis = n[0], n.axis(int(n.attr("axis", 1)), n.rank(n[0]))
+    x, axis = n[0], n.axis_of(n[0], 1)
     flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
     return n.reshape(_first_largest(n, flat, 1), n.sizes(x))
-
-
-def _hardmax(n: OnnxNode) -> Expr:
-    return _first_largest(n, n[0], n.axis(int(n.attr("axis", -1)), n.rank(n[0])))
 
 
 def _first_largest(n: OnnxNode, x: Expr, axis: int) -> Expr:
@@ -157,20 +148,20 @@ ROWS: tuple[Row, ...] = (
     Row("Softplus", lambda n: softplus(n, n[0])),
     Row("Softsign", lambda n: n[0] / (n.abs(n[0]) + 1)),
     Row("Mish", lambda n: n[0] * n.tanh(softplus(n, n[0]))),
-    Row("Swish", _swish),
-    Row("QuickGelu", _quick_gelu, domain=MICROSOFT),
+    Row("Swish", _swish(1.0)),
+    Row("QuickGelu", _swish(1.702), domain=MICROSOFT),
     Row("Shrink", _shrink),
     Row("Gelu", _gelu),
     Row("Gelu", lambda n: gelu(n, n[0]), domain=MICROSOFT),
     Row("BiasGelu", lambda n: gelu(n, n[0] + n[1]), domain=MICROSOFT),
-    Row("FastGelu", _fast_gelu, domain=MICROSOFT),
+    Row("FastGelu", lambda n: gelu_tanh(n, n.plus(n[0], 1)), domain=MICROSOFT),
     Row("Dropout", _dropout),
     Row("Softmax", lambda n: _flattened(n, "nn.softmax")),
     Row("Softmax", lambda n: n.softmax(n[0], int(n.attr("axis", -1))), since=13),
     Row("LogSoftmax", lambda n: _flattened(n, "nn.log_softmax")),
     Row("LogSoftmax", lambda n: op("nn.log_softmax", n[0], axis=int(n.attr("axis", -1))), since=13),
     Row("Hardmax", _hardmax_flattened),
-    Row("Hardmax", _hardmax, since=13),
+    Row("Hardmax", lambda n: _first_largest(n, n[0], n.axis_of(n[0], -1)), since=13),
 )
 
 __all__ = ["ROWS", "gelu", "gelu_tanh", "hard_sigmoid", "softplus"]

@@ -61,10 +61,12 @@ def scores(n: Calc, heads: Heads, scale: Expr | float, softcap: float = 0.0) -> 
     """Return the scaled matmul of queries and keys, limited to ``softcap`` if that is not 0."""
     plain = isinstance(scale, float) and scale == 1
     query = heads.query if plain else heads.query * scale
-    found = n.matmul(query, n.swapped(heads.key))
-    if softcap:
-        found = n.tanh(found / softcap) * softcap
-    return found
+    return capped(n, n.matmul(query, n.swapped(heads.key)), softcap)
+
+
+def capped(n: Calc, found: Expr, softcap: float) -> Expr:
+    """Return the scores limited to ``softcap`` if that is not 0."""
+    return n.tanh(found / softcap) * softcap if softcap else found
 
 
 def hidden(n: Calc, found: Expr, seen: Expr) -> Expr:
@@ -107,7 +109,7 @@ def _attention(n: OnnxNode) -> list[Any]:
     heads = Heads(query, *(repeated(n, x, times, count) for x in (key, value)))
     mode, cap = int(n.attr("qk_matmul_output_mode", 0)), float(n.attr("softcap", 0.0))
     plain = scores(n, heads, default_scale(n, query, n.attr("scale")))
-    found = n.tanh(plain / cap) * cap if cap else plain
+    found = capped(n, plain, cap)
     shown = [plain, found]
     seen, bias = _masks(n, found, past)
     if bias is not None:

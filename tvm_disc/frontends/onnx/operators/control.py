@@ -136,8 +136,7 @@ def _if_taken(n: OnnxNode, cond: Expr, taken: int, results: list[Expr]) -> list[
 def _loop(n: OnnxNode) -> list[object]:
     body, state = n.required("body"), list(n.inputs[2:])
     most, cond = n.get(0), n.get(1)
-    limit = n.known(most) if most is not None else None
-    first = n.known(cond) if cond is not None else None
+    limit, first = n.known(most), n.known(cond)
     certain = cond is None or (first is not None and bool(first.item()))
     if limit is not None and certain and 0 < int(limit.item()) <= UNROLLED:
         found = _unrolled(n, body, int(limit.item()), state)
@@ -270,17 +269,15 @@ def _scan(n: OnnxNode) -> list[object]:
     axes = list(n.attr("scan_input_axes") or [0] * many)
     items = []
     for x, axis, back in zip(inputs, axes, backwards, strict=True):
-        axis = n.axis(int(axis), n.rank(x))
-        x = n.transpose(x, [axis, *(a for a in range(n.rank(x)) if a != axis)])
+        x = n.move(x, n.axis(int(axis), n.rank(x)), 0)
         items.append(op("reverse", x, axis=0) if back else x)
     last, rows = _turns(n, body, n.size(items[0], 0), list(state), items)
     ends = list(n.attr("scan_output_directions") or [0] * len(rows))
     places = list(n.attr("scan_output_axes") or [0] * len(rows))
     shown = []
     for x, axis, back in zip(rows, places, ends, strict=True):
-        x, rank = op("reverse", x, axis=0) if back else x, n.rank(x)
-        axis, order = n.axis(int(axis), rank), list(range(1, rank))
-        shown.append(n.transpose(x, [*order[:axis], 0, *order[axis:]]))
+        x = op("reverse", x, axis=0) if back else x
+        shown.append(n.move(x, 0, n.axis(int(axis), n.rank(x))))
     return [*last, *shown]
 
 

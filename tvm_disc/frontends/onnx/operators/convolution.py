@@ -47,8 +47,7 @@ def window_of(n: OnnxNode, x: Expr, kernel: Sequence[Dim]) -> Window:
         Unsupported: auto_pad has an unknown value.
     """
     rank = len(kernel)
-    strides = [int(s) for s in n.attr("strides") or [1] * rank]
-    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
+    strides, dilations = (n.ints(name, [1] * rank) for name in ("strides", "dilations"))
     how = str(n.attr("auto_pad", "NOTSET"))
     if how in ("SAME_UPPER", "SAME_LOWER"):
         pairs = [
@@ -57,8 +56,8 @@ def window_of(n: OnnxNode, x: Expr, kernel: Sequence[Dim]) -> Window:
         ]
         before, after = [p[0] for p in pairs], [p[1] for p in pairs]
     elif how in ("NOTSET", "VALID", ""):
-        pads = [0] * 2 * rank if how == "VALID" else list(n.attr("pads") or [0] * 2 * rank)
-        before, after = [int(p) for p in pads[:rank]], [int(p) for p in pads[rank:]]
+        pads = [0] * 2 * rank if how == "VALID" else n.ints("pads", [0] * 2 * rank)
+        before, after = [*pads[:rank]], [*pads[rank:]]
     else:
         raise Unsupported(
             f"auto_pad: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, found {how!r}"
@@ -79,6 +78,11 @@ def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Di
         count = n.dim("floor_divide", n.dim("add", size, stride - 1), stride)
         covered = n.dim("add", n.dim("multiply", n.dim("subtract", count, 1), stride), span)
         total = n.dim("maximum", n.dim("subtract", covered, size), 0)
+    return _halves(n, total, how)
+
+
+def _halves(n: Calc, total: Dim, how: str) -> tuple[Dim, Dim]:
+    """Return a width split in two; the end gets the odd element if ``how`` is SAME_UPPER."""
     half = n.dim("floor_divide", total, 2)
     rest = n.dim("subtract", total, half)
     return (half, rest) if how == "SAME_UPPER" else (rest, half)
@@ -92,16 +96,15 @@ def bordered(n: Calc, x: Expr, window: Window, fill: object) -> Expr:
 
 def kernel_of(n: OnnxNode, weight: Expr) -> list[Dim]:
     """Return the size of the kernel, from the attribute kernel_shape or from the weights."""
-    given = n.attr("kernel_shape")
-    return [int(k) for k in given] if given else n.sizes(weight)[2:]
+    return [*n.ints("kernel_shape")] or n.sizes(weight)[2:]
 
 
 def weights_of(n: OnnxNode, k: int) -> Expr:
     """Return the weights, input ``k``; their spatial dims are guarded to equal kernel_shape."""
-    w, given = n[k], n.attr("kernel_shape")
-    if not given:
-        return w
-    made: Expr = n.fitted({"W": (w, [None, None, *(int(size) for size in given)])})[0]
+    sizes = n.ints("kernel_shape")
+    if not sizes:
+        return n[k]
+    made: Expr = n.fitted({"W": (n[k], [None, None, *sizes])})[0]
     return made
 
 
@@ -115,11 +118,6 @@ def spatial(n: Calc, x: Expr) -> int:
     if not 1 <= rank <= 3:
         raise Unsupported(f"an input of rank {rank + 2}: expected 3, 4 or 5")
     return rank
-
-
-def _conv(n: OnnxNode) -> Expr:
-    made = convolved(n, n[0], weights_of(n, 1), "nn.conv{}d")
-    return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
 def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: object) -> Expr:
@@ -145,20 +143,14 @@ def convolved(n: OnnxNode, x: Expr, w: Expr, name: str, *more: Expr, **attrs: ob
     )
 
 
-def _conv_transpose(n: OnnxNode) -> Expr:
-    made = _transposed(n, n[0], weights_of(n, 1))
-    return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
-
-
 def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
     """Return the transposed convolution of ``x`` and ``w``.
 
     If a padding width is negative or depends on dims, the unpadded result is computed and cropped.
     """
     rank, kernel = spatial(n, x), kernel_of(n, w)
-    strides = [int(s) for s in n.attr("strides") or [1] * rank]
-    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
-    more = [int(p) for p in n.attr("output_padding") or [0] * rank]
+    strides, dilations = (n.ints(name, [1] * rank) for name in ("strides", "dilations"))
+    more = n.ints("output_padding", [0] * rank)
     spans = [reach(n, k, d) for k, d in zip(kernel, dilations, strict=True)]
     before, after = _cut_borders(n, x, strides, spans, more)
     if not all(isinstance(k, int) for k in kernel):
@@ -192,8 +184,8 @@ def _spread(n: OnnxNode, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence
     are cropped at the start of each spatial axis, and ``more`` are added at the end.
     """
     rank, groups = spatial(n, x), int(n.attr("group", 1))
-    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
-    x = op("nn.dilate", x, strides=(1, 1, *(n.attr("strides") or [1] * rank)))
+    strides, dilations = (n.ints(name, [1] * rank) for name in ("strides", "dilations"))
+    x = op("nn.dilate", x, strides=(1, 1, *strides))
     reaches = [
         n.dim("multiply", n.dim("subtract", k, 1), d)
         for k, d in zip(n.sizes(w)[2:], dilations, strict=True)
@@ -216,29 +208,23 @@ def _cut_borders(
 ) -> tuple[list[Dim], list[Dim]]:
     """Return the widths that are cropped before and after each spatial axis."""
     rank = len(strides)
-    how, wanted = str(n.attr("auto_pad", "NOTSET")), n.attr("output_shape")
+    how, wanted = str(n.attr("auto_pad", "NOTSET")), n.ints("output_shape")
     if not wanted and how in ("NOTSET", "VALID", ""):
-        pads: list[Dim] = [int(p) for p in n.attr("pads") or [0] * 2 * rank]
-        if how == "VALID":
-            pads = [0 for _ in pads]
-        return pads[:rank], pads[rank:]
-    before: list[Dim] = []
-    after: list[Dim] = []
+        none = [0] * 2 * rank
+        pads = none if how == "VALID" else n.ints("pads", none)
+        return [*pads[:rank]], [*pads[rank:]]
+    pairs = []
     for k in range(rank):
         size = n.size(x, 2 + k)
         full = n.dim("add", n.dim("multiply", n.dim("subtract", size, 1), strides[k]), spans[k])
         full = n.dim("add", full, more[k])
-        want = int(wanted[-rank:][k]) if wanted else n.dim("multiply", size, strides[k])
+        want = wanted[-rank:][k] if wanted else n.dim("multiply", size, strides[k])
         total = n.dim("subtract", full, want)
         if not wanted:
             total = n.dim("add", n.dim("subtract", spans[k], strides[k]), more[k])
             total = n.dim("maximum", total, 0)
-        half = n.dim("floor_divide", total, 2)
-        rest = n.dim("subtract", total, half)
-        pair = (half, rest) if how == "SAME_UPPER" else (rest, half)
-        before.append(pair[0])
-        after.append(pair[1])
-    return before, after
+        pairs.append(_halves(n, total, how))
+    return [before for before, _ in pairs], [after for _, after in pairs]
 
 
 def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
@@ -274,8 +260,8 @@ def integer_conv(n: OnnxNode, x: Expr, w: Expr, x_zero: Expr | None, w_zero: Exp
 
 
 ROWS: tuple[Row, ...] = (
-    Row("Conv", _conv),
-    Row("ConvTranspose", _conv_transpose),
+    Row("Conv", lambda n: n.biased(convolved(n, n[0], weights_of(n, 1), "nn.conv{}d"), 2)),
+    Row("ConvTranspose", lambda n: n.biased(_transposed(n, n[0], weights_of(n, 1)), 2)),
     Row("ConvInteger", lambda n: integer_conv(n, n[0], n[1], n.get(2), n.get(3))),
 )
 

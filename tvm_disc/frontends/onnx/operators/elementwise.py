@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from operator import mul
 
 import numpy as np
 
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
+from tvm_disc.frontends.calc import Expr, const, is_float, op
 from tvm_disc.frontends.onnx.node import OnnxNode, title
 from tvm_disc.frontends.onnx.table import CLASSIC, Convert, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
+# ONNX does not define Erfc, but converters from TensorFlow emit it.
+_SAME_NAMES = (
+    "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Erfc Exp Floor IsNaN Log Sign Sin Sinh "
+    "Sqrt Tan"
+).split()
 _UNARY = {
-    "Abs": "abs",
-    "Acos": "acos",
-    "Acosh": "acosh",
-    "Asin": "asin",
-    "Asinh": "asinh",
-    "Atan": "atan",
-    "Atanh": "atanh",
+    **{name: name.lower() for name in _SAME_NAMES},
     "BitwiseNot": "bitwise_not",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Erfc": "erfc",  # ONNX does not define it, but converters from TensorFlow emit it
-    "Exp": "exp",
-    "Floor": "floor",
-    "IsNaN": "isnan",
-    "Log": "log",
     "Neg": "negative",
     "Not": "logical_not",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
 }
 _BINARY = {
     "Add": "add",
@@ -103,12 +88,8 @@ def _mod(n: OnnxNode) -> Expr:
     rest = n.where(whole, a, op("trunc_mod", a, b))
     if n.attr("fmod", 0):
         return rest
-    other = n.not_equal(rest, 0) & _other_sign(n, rest, b)
+    other = n.not_equal(rest, 0) & op("not_equal", rest < 0, b < 0)
     return n.where(other, rest + b, rest)
-
-
-def _other_sign(n: OnnxNode, a: Expr, b: Expr) -> Expr:
-    return op("not_equal", a < 0, b < 0)
 
 
 def _pow(n: OnnxNode) -> Expr:
@@ -131,13 +112,10 @@ def _pow(n: OnnxNode) -> Expr:
         wide = n.cast(base, n.dtype(exponent)) ** exponent
         return n.cast(wide, dtype)
     if dtype in ("int32", "int64"):
-        return n.cast(_whole(n, n.cast(base, "float64") ** n.cast(exponent, "float64")), dtype)
+        # A power of integers that is computed in float64 is not exact.
+        wide = n.cast(base, "float64") ** n.cast(exponent, "float64")
+        return n.cast(op("round", wide), dtype)
     return base ** n.cast(exponent, dtype)
-
-
-def _whole(n: OnnxNode, x: Expr) -> Expr:
-    """Return ``x`` rounded, because a power of integers computed in float64 is not exact."""
-    return op("round", x)
 
 
 def _isinf(n: OnnxNode) -> Expr:
@@ -152,15 +130,7 @@ def _isinf(n: OnnxNode) -> Expr:
 
 
 def _variadic(name: str) -> Convert:
-    def convert(n: OnnxNode) -> Expr:
-        return reduce(lambda a, b: op(name, a, b), [n[k] for k in range(len(n))])
-
-    return convert
-
-
-def _extreme(name: str) -> Convert:
-    """Return the converter of Max or Min; NaN propagates."""
-    return _variadic(name)
+    return lambda n: reduce(partial(op, name), [n[k] for k in range(len(n))])
 
 
 def _mean(n: OnnxNode) -> Expr:
@@ -182,25 +152,21 @@ def _bit_shift(n: OnnxNode) -> Expr:
     return moved if signed else n.where(by < bits, moved, 0)
 
 
-def _binarizer(n: OnnxNode) -> Expr:
-    return n.cast(n[0] > float(n.attr("threshold", 0.0)), n.dtype(n[0]))
-
-
 # -- limits ------------------------------------------------------------------------------------
 
 
 def _clip_by_attributes(n: OnnxNode) -> Expr:
-    x = n[0]
-    low, high = n.attr("min"), n.attr("max")
-    x = x if low is None else n.maximum(x, low)
-    return x if high is None else n.minimum(x, high)
+    return _clipped(n, n.attr("min"), n.attr("max"))
 
 
 def _clip(n: OnnxNode) -> Expr:
-    x = n[0]
-    low, high = n.get(1), n.get(2)
-    x = x if low is None else n.maximum(x, n.reshape(low, []))
-    return x if high is None else n.minimum(x, n.reshape(high, []))
+    limits = (None if n.get(k) is None else n.reshape(n[k], []) for k in (1, 2))
+    return _clipped(n, *limits)
+
+
+def _clipped(n: OnnxNode, low: Expr | float | None, high: Expr | float | None) -> Expr:
+    x = n[0] if low is None else n.maximum(n[0], low)
+    return x if high is None else n.minimum(x, high)
 
 
 # -- casts -------------------------------------------------------------------------------------
@@ -242,12 +208,16 @@ ROWS: tuple[Row, ...] = (
     Row("Identity", lambda n: n.inputs[0]),
     Row("IsInf", _isinf),
     Row("Sum", _variadic("add")),
-    Row("Max", _extreme("maximum")),
-    Row("Min", _extreme("minimum")),
+    Row("Max", _variadic("maximum")),
+    Row("Min", _variadic("minimum")),
     Row("Mean", _mean),
     Row("BitShift", _bit_shift),
     Row("Where", lambda n: n.where(n[0], n[1], n[2])),
-    Row("Binarizer", _binarizer, domain=CLASSIC),
+    Row(
+        "Binarizer",
+        lambda n: n.cast(n[0] > float(n.attr("threshold", 0.0)), n.dtype(n[0])),
+        domain=CLASSIC,
+    ),
     Row("Clip", _clip_by_attributes),
     Row("Clip", _clip, since=11),
     Row("Cast", _cast),
@@ -255,4 +225,4 @@ ROWS: tuple[Row, ...] = (
     Row("BitCast", _bit_cast),
 )
 
-__all__ = ["ROWS", "cast_to", "greatest_of", "least_of", "operands"]
+__all__ = ["ROWS", "cast_to", "operands"]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op, parts
 from tvm_disc.frontends.onnx.node import OnnxNode
+from tvm_disc.frontends.onnx.operators.convolution import kernel_of
 from tvm_disc.frontends.onnx.table import Row
 
 F64 = "float64"
@@ -51,10 +53,10 @@ class How:
     fill: float
 
 
-def _how(n: OnnxNode, default: str = "half_pixel") -> How:
+def _how(n: OnnxNode) -> How:
     return How(
         str(n.attr("mode", "nearest")),
-        str(n.attr("coordinate_transformation_mode", default)),
+        str(n.attr("coordinate_transformation_mode", "half_pixel")),
         str(n.attr("nearest_mode", "round_prefer_floor")),
         float(n.attr("cubic_coeff_a", -0.75)),
         bool(n.attr("exclude_outside", 0)),
@@ -64,29 +66,18 @@ def _how(n: OnnxNode, default: str = "half_pixel") -> How:
 
 
 def _upsample(n: OnnxNode) -> Expr:
-    rank = n.rank(n[0])
+    """Convert Upsample, and Resize of opset 10, which have scales for all axes."""
+    rank, method = n.rank(n[0]), str(n.attr("mode", "nearest"))
+    if n.op == "Upsample" and method == "bilinear":
+        method = "linear"
     scales = n.attr("scales")
     factors = _factors(n, n[1], rank) if scales is None else [float(s) for s in scales]
-    how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
-    how = How("linear", *_fields(how)[1:]) if how.method in ("bilinear", "linear") else how
-    return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
-
-
-def _fields(how: How) -> list[Any]:
-    return list(vars(how).values())
-
-
-def _resize_10(n: OnnxNode) -> Expr:
-    rank = n.rank(n[0])
-    how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
-    factors = _factors(n, n[1], rank)
+    how = How(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
 
 
 def _resize(n: OnnxNode) -> Expr:
-    x, how = n[0], _how(n)
-    rank = n.rank(x)
-    axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
+    x, how, axes = n[0], _how(n), n.axes_of(n[0])
     region: list[tuple[Any, Any]] = [(0.0, 1.0)] * len(axes)
     if how.mode == "tf_crop_and_resize":
         both = _factors(n, n[1], 2 * len(axes))
@@ -94,9 +85,7 @@ def _resize(n: OnnxNode) -> Expr:
     sizes = _given(n, 3)
     if sizes is None:
         return _by_scales(n, axes, _factors(n, n[2], len(axes)), region, how)
-    if n.literals(sizes)[0] is None:
-        sizes = n.reshape(sizes, [len(axes)])
-    outs = n.sizes_in(sizes, "the sizes")
+    outs = n.sizes_in(n.of_length(sizes, len(axes)), "the sizes")
     policy = str(n.attr("keep_aspect_ratio_policy", "stretch"))
     if policy != "stretch":
         return _keeping_ratio(n, axes, outs, policy, region, how)
@@ -175,9 +164,7 @@ def _keeping_ratio(
     sizes = [n.size(n[0], a) for a in axes]
     pick = n.minimum if policy == "not_larger" else n.maximum
     ratios = [_as(n, _ratio(n, o, d)) for o, d in zip(outs, sizes, strict=True)]
-    scale = ratios[0]
-    for r in ratios[1:]:
-        scale = pick(scale, r)
+    scale = reduce(pick, ratios)
     plan = []
     for a, size, part in zip(axes, sizes, region, strict=True):
         length = n.length(n.floor(n.scalar(size, F64) * scale + 0.5))
@@ -384,7 +371,7 @@ def _grid_sample(n: OnnxNode) -> Expr:
     return op(
         "image.grid_sample",
         x,
-        n.transpose(grid, [0, rank - 1, *range(1, rank - 1)]),
+        n.move(grid, -1, 1),
         method=names.get(mode, mode),
         layout={4: "NCHW", 5: "NCDHW"}.get(rank, "?"),
         padding_mode=str(n.attr("padding_mode", "zeros")),
@@ -396,8 +383,7 @@ def _affine_grid(n: OnnxNode) -> Expr:
     """Convert AffineGrid: return the coordinates of all pixels, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
     rank = _spatial_of(n, theta)
-    shape = n[1] if n.literals(n[1])[0] is not None else n.reshape(n[1], [rank + 2])
-    sizes = n.sizes_in(shape, "the size")[2:]
+    sizes = n.sizes_in(n.of_length(n[1], rank + 2), "the size")[2:]
     dtype = n.dtype(theta)
     grids = []
     for k in reversed(range(rank)):  # coordinates start with x, which is the last axis
@@ -486,9 +472,9 @@ def _deform_conv(n: OnnxNode) -> Expr:
     x, weight, offset = n[0], n[1], n[2]
     if n.rank(x) != 4:
         raise Unsupported(f"an input of rank {n.rank(x)}: expected 4")
-    kernel: list[Dim] = [int(k) for k in n.attr("kernel_shape") or []] or n.sizes(weight)[2:]
-    strides, gaps = ([int(v) for v in n.attr(a) or (1, 1)] for a in ("strides", "dilations"))
-    pads = [int(p) for p in n.attr("pads") or (0, 0, 0, 0)]
+    kernel = kernel_of(n, weight)
+    strides, gaps = (n.ints(name, (1, 1)) for name in ("strides", "dilations"))
+    pads = n.ints("pads", (0, 0, 0, 0))
     parts_, groups = int(n.attr("offset_group", 1)), int(n.attr("group", 1))
     batch, channels = n.sizes(x)[:2]
     outs, taps = n.sizes(offset)[2:], n.product(kernel)
@@ -525,13 +511,12 @@ def _deform_conv(n: OnnxNode) -> Expr:
     each = n.dim("floor_divide", out, groups)
     left = n.reshape(weight, [1, groups, each, inner])
     made = n.matmul(left, n.reshape(columns, [batch, groups, inner, pixels]))
-    made = n.reshape(made, [batch, out, *outs])
-    return made if n.get(3) is None else op("nn.bias_add", made, n[3], axis=1)
+    return n.biased(n.reshape(made, [batch, out, *outs]), 3)
 
 
 ROWS: tuple[Row, ...] = (
     Row("Upsample", _upsample, since=7),
-    Row("Resize", _resize_10, since=10),
+    Row("Resize", _upsample, since=10),
     Row("Resize", _resize, since=11),
     Row("GridSample", _grid_sample),
     Row("AffineGrid", _affine_grid),

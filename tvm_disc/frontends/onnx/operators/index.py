@@ -37,9 +37,15 @@ def checked(n: OnnxNode, picks: Expr, size: Dim) -> Expr:
     return op("assert_inside", picks, low, high, what=what, default=False)
 
 
+def _places(n: OnnxNode, picks: Expr, x: Expr, axis: int) -> Expr:
+    """Return indices along an axis of ``x``, checked, with nonnegative values."""
+    size = n.size(x, axis)
+    return wrapped(n, checked(n, picks, size), size)
+
+
 def _gather(n: OnnxNode) -> Expr:
     x = n[0]
-    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
+    axis = n.axis_of(x, 0)
     picks = checked(n, n[1], n.size(x, axis))
     known = n.known(picks)
     if known is not None and known.ndim == 0:
@@ -52,15 +58,12 @@ def _features(n: OnnxNode) -> Expr:
     """Convert ArrayFeatureExtractor: gather along the last axis; a vector is a batch of one row."""
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
     axis = n.rank(x) - 1
-    size = n.size(x, axis)
-    return n.take(x, wrapped(n, checked(n, n.reshape(n[1], [-1]), size), size), axis)
+    return n.take(x, _places(n, n.reshape(n[1], [-1]), x, axis), axis)
 
 
 def _gather_elements(n: OnnxNode) -> Expr:
-    x = n[0]
-    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
-    size = n.size(x, axis)
-    return op("gather", x, wrapped(n, checked(n, n[1], size), size), axis=axis)
+    x, axis = n[0], n.axis_of(n[0], 0)
+    return op("gather", x, _places(n, n[1], x, axis), axis=axis)
 
 
 def _gather_nd(n: OnnxNode) -> Expr:
@@ -82,20 +85,17 @@ def _of_depth(n: Calc, picks: Expr, depth: int) -> Expr:
     return made
 
 
-def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
+def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int) -> Expr:
     """Return the indices for Relay: their last axis is moved to the front, and negative ones are
     made nonnegative.
 
     ``depth`` is the number of axes that are indexed, after ``batch`` batch axes.
     """
-    rank = n.rank(picks)
-    if depth is None:
-        raise Unsupported("the last dim of the indices must be known at compile time")
     if not n.infer.is_natural(picks):
         sizes = n.vector(n.sizes(x)[batch : batch + depth])
         from_end = picks + n.cast(sizes, n.dtype(picks))
         picks = n.where(picks < 0, from_end, picks)
-    return n.transpose(picks, [rank - 1, *range(rank - 1)])
+    return n.move(picks, -1, 0)
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -117,10 +117,8 @@ def _numbers(n: OnnxNode, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def _scatter_elements(n: OnnxNode) -> Expr:
-    axis = n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
-    size = n.size(n[0], axis)
-    picks = wrapped(n, checked(n, n[1], size), size)
-    how = _reduction(n)
+    axis = n.axis_of(n[0], 0)
+    picks, how = _places(n, n[1], n[0], axis), _reduction(n)
     return _numbers(n, lambda x, y: op("scatter_elements", x, picks, y, axis=axis, reduction=how))
 
 
@@ -146,7 +144,7 @@ def _one_hot(n: OnnxNode) -> Expr:
 def _tensor_scatter(n: OnnxNode) -> Expr:
     """Convert TensorScatter: write an update into each batch entry of a cache, at its position."""
     cache, update = n[0], n[1]
-    rank, axis = n.rank(cache), n.axis(int(n.attr("axis", -2)), n.rank(cache))
+    rank, axis = n.rank(cache), n.axis_of(cache, -2)
     mode = str(n.attr("mode", "linear"))
     if axis == 0:
         raise TypeMismatch("axis 0 is the batch")

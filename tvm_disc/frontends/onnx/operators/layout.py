@@ -5,18 +5,14 @@ from __future__ import annotations
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.onnx.node import OnnxNode
-from tvm_disc.frontends.onnx.table import Row
+from tvm_disc.frontends.onnx.table import Convert, Row
 from tvm_disc.typing import Array
 
 
-def _depth_to_space(n: OnnxNode) -> Expr:
-    mode = str(n.attr("mode", "DCR"))
-    return op("nn.depth_to_space", n[0], block_size=int(n.required("blocksize")), mode=mode)
-
-
-def _space_to_depth(n: OnnxNode) -> Expr:
-    mode = str(n.attr("mode", "DCR"))
-    return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")), mode=mode)
+def _blocks(name: str) -> Convert:
+    return lambda n: op(
+        name, n[0], block_size=int(n.required("blocksize")), mode=str(n.attr("mode", "DCR"))
+    )
 
 
 def _reverse_sequence(n: OnnxNode) -> Expr:
@@ -45,12 +41,8 @@ def _center_crop_pad(n: OnnxNode) -> Expr:
 
     If the difference is odd, one element more is cropped or padded at the end.
     """
-    x, rank = n[0], n.rank(n[0])
-    axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
-    shape = n[1]
-    if n.literals(shape)[0] is None:
-        shape = n.reshape(shape, [len(axes)])
-    wanted = n.sizes_in(shape, "the shape")
+    x, axes = n[0], n.axes_of(n[0])
+    wanted = n.sizes_in(n.of_length(n[1], len(axes)), "the shape")
     if len(wanted) != len(axes):
         raise TypeMismatch(
             f"expected one length per axis, found {len(wanted)} for {len(axes)} axes"
@@ -94,8 +86,8 @@ def _non_zero(n: OnnxNode) -> Expr:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("DepthToSpace", _depth_to_space),
-    Row("SpaceToDepth", _space_to_depth),
+    Row("DepthToSpace", _blocks("nn.depth_to_space")),
+    Row("SpaceToDepth", _blocks("nn.space_to_depth")),
     Row("ReverseSequence", _reverse_sequence),
     Row("Trilu", _trilu),
     Row("CenterCropPad", _center_crop_pad),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from itertools import permutations
 from string import ascii_letters
 
@@ -16,14 +16,18 @@ from tvm_disc.relay import expr as ast
 FEW = 5  # maximum size of a matrix whose determinant is computed by Leibniz's formula
 
 
-def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
-    """Return the matmul as in NumPy: a vector is a row if it is ``a``, a column if it is ``b``."""
+def product(
+    n: Calc, a: Expr, b: Expr, multiply: Callable[[Expr, Expr], Expr] | None = None
+) -> Expr:
+    """Return the matmul as in NumPy: a vector is a row if it is ``a``, a column if it is ``b``.
+
+    ``multiply`` returns the matmul of operands of rank 2 or more.
+    """
     row_, column = n.rank(a) == 1, n.rank(b) == 1
     a = n.expand(a, 0) if row_ else a
     b = n.expand(b, 1) if column else b
-    made = n.matmul(a, b, out)
-    rank = n.rank(made)
-    return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
+    made = (multiply or n.matmul)(a, b)
+    return n.squeeze(made, [-2] * row_ + [-1] * column)
 
 
 def gemm(n: OnnxNode) -> Expr:
@@ -116,7 +120,9 @@ def _det(n: OnnxNode) -> Expr:
     size = n.literals(x)[-1]
     if size is None or not 1 <= size <= FEW:
         return _eliminated(n, x)
-    cells = [[_cell(n, x, i, j, rank) for j in range(size)] for i in range(size)]
+    cells = [
+        [n.pick(n.pick(x, rank - 2, i), rank - 2, j) for j in range(size)] for i in range(size)
+    ]
     total: Expr | None = None
     for order in permutations(range(size)):
         term = cells[0][order[0]]
@@ -125,7 +131,7 @@ def _det(n: OnnxNode) -> Expr:
         odd = sum(a > b for k, a in enumerate(order) for b in order[k + 1 :]) % 2
         term = -term if odd and total is None else term
         total = term if total is None else total - term if odd else total + term
-    assert total is not None and math.factorial(size)
+    assert total is not None
     return total
 
 
@@ -160,13 +166,9 @@ def _eliminated(n: OnnxNode, x: Expr) -> Expr:
     return n.reshape(last[1], lead)
 
 
-def _cell(n: OnnxNode, x: Expr, i: int, j: int, rank: int) -> Expr:
-    return n.pick(n.pick(x, rank - 2, i), rank - 2, j)
-
-
 ROWS: tuple[Row, ...] = (
     Row("MatMul", lambda n: product(n, n[0], n[1])),
-    Row("Gemm", lambda n: gemm(n)),
+    Row("Gemm", gemm),
     Row("FusedMatMul TransposeMatMul", _fused_matmul, domain=MICROSOFT),
     Row("Einsum", _einsum),
     Row("Det", _det),

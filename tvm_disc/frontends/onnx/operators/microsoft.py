@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,19 +31,14 @@ from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 
 
 def _skip_layer_norm(n: OnnxNode) -> list[object]:
-    total = _with_skip(n, n.get(4))
+    total = n.plus(n[0] + n[1], 4)
     epsilon = float(n.attr("epsilon", 1e-12))
     return [layer_norm(n, total, n[2], n.get(3), -1, epsilon), None, None, total]
 
 
 def _skip_rms_norm(n: OnnxNode) -> list[object]:
-    total = _with_skip(n, n.get(3))
+    total = n.plus(n[0] + n[1], 3)
     return [rms_norm(n, total, n[2], -1, float(n.attr("epsilon", 1e-12)))[0], None, None, total]
-
-
-def _with_skip(n: OnnxNode, bias: Any) -> Expr:
-    total = n[0] + n[1]
-    return total if bias is None else total + bias
 
 
 def _rms(n: OnnxNode) -> list[Expr] | Expr:
@@ -80,12 +75,9 @@ def _attention(n: OnnxNode) -> list[object]:
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
         raise Unsupported("do_rotary is not supported")
-    joined = n.matmul(n[0], n[1])
-    joined = joined if n.get(2) is None else joined + n[2]
-    whole = n.size(joined, 2)
-    sizes = n.attr("qkv_hidden_sizes")
-    third = n.dim("floor_divide", whole, 3)
-    lengths: list[Dim] = [int(s) for s in sizes] if sizes else [third] * 3
+    joined = n.plus(n.matmul(n[0], n[1]), 2)
+    third = n.dim("floor_divide", n.size(joined, 2), 3)
+    lengths: list[Dim] = [*n.ints("qkv_hidden_sizes")] or [third] * 3
     query, key, value = (split_heads(n, x, heads) for x in n.split(joined, lengths, 2))
     present = None
     if n.get(4) is not None:
@@ -102,9 +94,7 @@ def _attended(n: OnnxNode, heads: Heads, mask: Expr | None) -> Expr:
     Input 5, if present, is added to the scores.
     """
     query, key, value = heads.query, heads.key, heads.value
-    found = scores(n, heads, default_scale(n, query, n.attr("scale")))
-    if n.get(5) is not None:
-        found = found + n[5]
+    found = n.plus(scores(n, heads, default_scale(n, query, n.attr("scale"))), 5)
     if mask is not None:
         found = _masked(n, found, mask, n.size(key, 2))
     if n.attr("unidirectional", 0):
@@ -195,9 +185,7 @@ def _group_query(n: OnnxNode) -> list[object]:
     times = heads // groups
     wide = Heads(query, repeated(n, key, times), repeated(n, value, times))
     scale = default_scale(n, query, n.attr("scale"))
-    found = scores(n, wide, scale, float(n.attr("softcap", 0.0)))
-    if n.get(10) is not None:
-        found = found + n[10]
+    found = n.plus(scores(n, wide, scale, float(n.attr("softcap", 0.0))), 10)
     columns, before = n.size(key, 2), n.scalar(past)
     seen = causal(n, rows, columns, before)
     window = int(n.attr("local_window_size", -1))
@@ -248,7 +236,7 @@ def _matmul_bits(n: OnnxNode) -> Expr:
     bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
     inner, outer = int(n.required("K")), int(n.required("N"))
     packed, scales = n.known(n[1]), n.known(n[2])
-    zeros = n.known(n[3]) if n.get(3) is not None else None
+    zeros = n.known(n.get(3))
     if packed is None or scales is None or (n.get(3) is not None and zeros is None):
         raise Unsupported("the weights must be constants")
     if n.get(4) is not None:
@@ -265,8 +253,7 @@ def _matmul_bits(n: OnnxNode) -> Expr:
         weight = (numbers.astype("float32") - origin[:, :, None]) * factor[:, :, None]
         weight = weight.reshape(outer, -1)[:, :inner]
         real = const(np.ascontiguousarray(weight).astype(n.dtype(n[0])))
-    made = op("nn.dense", n[0], real, units=None)
-    return made if n.get(5) is None else made + n[5]
+    return n.plus(op("nn.dense", n[0], real, units=None), 5)
 
 
 def unpacked(
@@ -301,31 +288,27 @@ def _spread(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _fused_conv(n: OnnxNode) -> Expr:
-    made = convolved(n, n[0], n[1], "nn.conv{}d")
-    made = made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
-    made = made if n.get(3) is None else made + n[3]
-    return _activated(n, made, str(n.attr("activation", "")))
+    made = n.biased(convolved(n, n[0], n[1], "nn.conv{}d"), 2)
+    return _activated(n, n.plus(made, 3))
 
 
-def _activated(n: OnnxNode, x: Expr, name: str) -> Expr:
-    params = list(n.attr("activation_params") or [])
-    if name in ("", "None"):
-        return x
-    if name == "Relu":
-        return op("nn.relu", x)
-    if name == "Sigmoid":
-        return n.sigmoid(x)
-    if name == "Tanh":
-        return n.tanh(x)
-    if name == "LeakyRelu":
-        return op("nn.leaky_relu", x, alpha=float(params[0]))
-    if name == "Clip":
-        return n.clip(x, float(params[0]), float(params[1]))
-    raise Unsupported(f"activation {name!r} is not supported")
+# Activation functions by the attribute `activation`; the last operand is `activation_params`.
+_ACTIVATIONS: Mapping[str, Callable[[OnnxNode, Expr, Sequence[float]], Expr]] = {
+    "": lambda n, x, params: x,
+    "None": lambda n, x, params: x,
+    "Relu": lambda n, x, params: op("nn.relu", x),
+    "Sigmoid": lambda n, x, params: n.sigmoid(x),
+    "Tanh": lambda n, x, params: n.tanh(x),
+    "LeakyRelu": lambda n, x, params: op("nn.leaky_relu", x, alpha=float(params[0])),
+    "Clip": lambda n, x, params: n.clip(x, float(params[0]), float(params[1])),
+}
 
 
-def _fused_gemm(n: OnnxNode) -> Expr:
-    return _activated(n, gemm(n), str(n.attr("activation", "")))
+def _activated(n: OnnxNode, x: Expr) -> Expr:
+    name = str(n.attr("activation", ""))
+    if name not in _ACTIVATIONS:
+        raise Unsupported(f"activation {name!r} is not supported")
+    return _ACTIVATIONS[name](n, x, n.attr("activation_params") or ())
 
 
 def _bias_split_gelu(n: OnnxNode) -> Expr:
@@ -346,7 +329,7 @@ ROWS: tuple[Row, ...] = (
     Row("RotaryEmbedding", _rotary, domain=MICROSOFT),
     Row("MatMulNBits", _matmul_bits, domain=MICROSOFT),
     Row("FusedConv", _fused_conv, domain=MICROSOFT),
-    Row("FusedGemm", _fused_gemm, domain=MICROSOFT),
+    Row("FusedGemm", lambda n: _activated(n, gemm(n)), domain=MICROSOFT),
     Row("BiasSplitGelu", _bias_split_gelu, domain=MICROSOFT),
     Row("BiasAdd", lambda n: n[0] + n[1] + n[2], domain=MICROSOFT),
 )

@@ -67,7 +67,7 @@ def _grouped(n: OnnxNode, gamma: Expr, beta: Expr) -> Expr:
 
 
 def _layer_norm(n: OnnxNode) -> Expr | list[Expr]:
-    axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
+    axis = n.axis_of(n[0], -1)
     wide = dtype_of(int(n.attr("stash_type", 1)))
     epsilon = float(n.attr("epsilon", 1e-5))
     if n.wants(1) or n.wants(2):
@@ -107,11 +107,11 @@ def _layer_norm_with_statistics(n: OnnxNode, axis: int, epsilon: float, wide: st
     variance = n.reduce("mean", centred * centred, axes, True)
     inverse = n.rsqrt(variance + epsilon)
     y = n.cast(centred * inverse, dtype) * n[1]
-    return [y if n.get(2) is None else y + n[2], mean, inverse]
+    return [n.plus(y, 2), mean, inverse]
 
 
 def _rms_norm(n: OnnxNode) -> list[Expr] | Expr:
-    axis = n.axis(int(n.attr("axis", -1)), n.rank(n[0]))
+    axis = n.axis_of(n[0], -1)
     wide = dtype_of(int(n.attr("stash_type", 1)))
     y, inverse = rms_norm(n, n[0], n[1], axis, float(n.attr("epsilon", 1e-5)), wide)
     return [y, inverse] if len(n.outputs) > 1 else y
@@ -133,7 +133,7 @@ def rms_norm(
 
 def _lp_norm(n: OnnxNode) -> Expr:
     x, p = n[0], int(n.attr("p", 2))
-    axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
+    axis = n.axis_of(x, -1)
     if p not in (1, 2):
         raise Unsupported(f"p: expected 1 or 2, found {p}")
     total = n.reduce("sum", n.abs(x) if p == 1 else x * x, [axis], True)

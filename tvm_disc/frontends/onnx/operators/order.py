@@ -10,7 +10,7 @@ from tvm_disc.frontends.onnx.table import Convert, Row
 
 
 def _top(n: OnnxNode, x: Expr, k: Dim) -> list[Expr]:
-    axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
+    axis = n.axis_of(x, -1)
     order: dict[str, Any] = {"axis": axis, "is_ascend": not n.attr("largest", 1), "dtype": "int64"}
     if isinstance(k, int) and k > 0:
         x = op("assert_nonempty", x, axes=(axis,), what=f"TopK of k = {k}", least=k)
@@ -27,7 +27,7 @@ def _arg(name: str) -> Convert:
         found = op(
             name,
             n[0],
-            axis=(n.axis(int(n.attr("axis", 0)), n.rank(n[0])),),
+            axis=(n.axis_of(n[0], 0),),
             keepdims=bool(n.attr("keepdims", 1)),
             select_last_index=bool(n.attr("select_last_index", 0)),
         )
@@ -77,7 +77,7 @@ def _unique(n: OnnxNode) -> list[object]:
 def _unique_rows(n: OnnxNode, x: Expr, axis: int, ordered: bool) -> list[object]:
     """Convert Unique along an axis: compare every slice with every other slice."""
     rank = n.rank(x)
-    moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])
+    moved = n.move(x, axis, 0)
     many = n.size(x, axis)
     rows = n.reshape(moved, [many, n.product([n.size(x, a) for a in range(rank) if a != axis])])
     one, other = n.expand(rows, 1), n.expand(rows, 0)

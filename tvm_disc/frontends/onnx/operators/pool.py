@@ -91,8 +91,9 @@ def _extended(n: OnnxNode, x: Expr, more: Sequence[Dim], fill: object) -> Expr:
     return padded(n, x, [0] * rank + [0, 0, *more], fill, "constant")
 
 
-def _none(n: OnnxNode, x: Expr) -> tuple[int, ...]:
-    return (0,) * 2 * spatial(n, x)
+def _covered(n: OnnxNode, x: Expr, window: Window, more: Sequence[Dim], fill: object) -> Expr:
+    """Return ``x`` with the padding of a window, and ``more`` elements at the ends."""
+    return _extended(n, bordered(n, x, window, fill), more, fill)
 
 
 def _max_pool(n: OnnxNode) -> Expr | list[Expr]:
@@ -105,16 +106,14 @@ def _max_pool(n: OnnxNode) -> Expr | list[Expr]:
     if _begin_inside(window):
         return _pooled(n, x, window, "max", window.padding, ceil_mode=True)
     least = least_of(n.dtype(x))
-    more = _beyond(n, x, window)
-    wide = _extended(n, bordered(n, x, window, least), more, least)
-    return _pooled(n, wide, window, "max", _none(n, x))
+    wide = _covered(n, x, window, _beyond(n, x, window), least)
+    return _pooled(n, wide, window, "max", (0,) * 2 * spatial(n, x))
 
 
 def _max_pool_with_indices(n: OnnxNode, x: Expr, window: Window) -> list[Expr]:
     """Return the maxima of all windows, and their positions in the flat input."""
     rank, least = spatial(n, x), least_of(n.dtype(x))
-    more = _beyond(n, x, window)
-    wide = _extended(n, bordered(n, x, window, least), more, least)
+    wide = _covered(n, x, window, _beyond(n, x, window), least)
     counts = [_count(n, wide, window, k) for k in range(rank)]
     taps = list(product(*map(range, _kernel(window))))
     cells = []
@@ -173,13 +172,13 @@ def _average_pool(n: OnnxNode) -> Expr:
 
 def _summed(n: OnnxNode, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
     """Return the sums of all windows of the zero-padded input."""
-    return _sums(n, _extended(n, bordered(n, x, window, 0), more, 0), window)
+    return _sums(n, _covered(n, x, window, more, 0), window)
 
 
 def _sums(n: OnnxNode, x: Expr, window: Window) -> Expr:
-    size = math.prod(_kernel(window))
-    made = _pooled(n, x, window, "avg", _none(n, x), count_include_pad=True)
-    return made * size
+    none = (0,) * 2 * spatial(n, x)
+    made = _pooled(n, x, window, "avg", none, count_include_pad=True)
+    return made * math.prod(_kernel(window))
 
 
 def _lp_pool(n: OnnxNode) -> Expr:
@@ -224,8 +223,7 @@ def _max_unpool(n: OnnxNode) -> Expr:
         own.append(n.dim("subtract", full, cut))
     sizes = own
     if n.get(2) is not None:
-        shape = n[2] if n.literals(n[2])[0] is not None else n.reshape(n[2], [n.rank(x)])
-        sizes = n.sizes_in(shape, "output_shape")
+        sizes = n.sizes_in(n.of_length(n[2], n.rank(x)), "output_shape")
         picks = _moved(n, picks, own, sizes)
     blank = n.full(0, [n.product(sizes)], n.dtype(x))
     flat = [n.reshape(v, [-1]) for v in (picks, x)]

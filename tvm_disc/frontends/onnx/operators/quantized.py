@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, is_float, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.convolution import integer_conv
+from tvm_disc.frontends.onnx.operators.linear import product
 from tvm_disc.frontends.onnx.table import MICROSOFT, Row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
@@ -41,8 +43,12 @@ def quantize(n: Calc, x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Ex
     Scale and zero point broadcast to ``x``.
     """
     real = n.cast(x, "float32") if n.dtype(x) != "float32" else x
-    whole = n.round_even(real / n.cast(scale, "float32"))
-    kind = np.iinfo(dtype)
+    return _stored(n, real / n.cast(scale, "float32"), zero, dtype)
+
+
+def _stored(n: Calc, x: Expr, zero: Expr | None, dtype: str) -> Expr:
+    """Return ``round(x) + zero``, clipped to the range of ``dtype``."""
+    whole, kind = n.round_even(x), np.iinfo(dtype)
     if zero is not None:
         whole = whole + n.cast(zero, "float32")
     inside = n.clip(whole, float(kind.min), float(kind.max))
@@ -79,12 +85,6 @@ def _dequantize_linear(n: OnnxNode) -> Expr:
     return n.cast(made, dtype_of(int(wanted))) if wanted else made
 
 
-def _dynamic(n: OnnxNode) -> list[Expr]:
-    """Convert DynamicQuantizeLinear, see :func:`dynamic`."""
-    quantized, scale, zero = dynamic(n, n[0])
-    return [quantized, scale, zero]
-
-
 def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
     """Return ``x`` quantized to uint8, its scale and its zero point.
 
@@ -106,45 +106,26 @@ def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 def integer_product(n: Calc, a: Expr, b: Expr, a_zero: object, b_zero: object) -> Expr:
     """Return the int32 matmul of two 8-bit tensors, each minus its zero point."""
-    row_, column = n.rank(a) == 1, n.rank(b) == 1
-    a = n.expand(a, 0) if row_ else a
-    b = n.expand(b, 1) if column else b
     zeros = [_zero(n, z) for z in (a_zero, b_zero)]
-    if all(n.rank(z) == 0 for z in zeros):
-        one = const(1.0, "float32")
-        made: Expr = op(
-            "qnn.batch_matmul",
-            a,
-            b,
-            *zeros,
-            one,
-            one,
-            out_dtype="int32",
-            transpose_a=False,
-            transpose_b=False,
-        )
-    else:
+
+    def multiply(a: Expr, b: Expr) -> Expr:
+        if all(n.rank(z) == 0 for z in zeros):
+            one, plain = const(1.0, "float32"), {"transpose_a": False, "transpose_b": False}
+            return op("qnn.batch_matmul", a, b, *zeros, one, one, out_dtype="int32", **plain)
         first = n.expand(zeros[0], 1) if n.rank(zeros[0]) == 1 else zeros[0]
         wide = [n.cast(x, "int32") - z for x, z in ((a, first), (b, zeros[1]))]
-        made = n.matmul(wide[0], wide[1], "int32")
-    rank = n.rank(made)
-    return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
+        return n.matmul(wide[0], wide[1], "int32")
+
+    return product(n, a, b, multiply)
 
 
 def _zero(n: Calc, zero: Any) -> Expr:
-    if zero is None:
-        return const(0, "int32")
-    flat = n.literals(zero) in ([], [1])
-    return n.cast(n.reshape(zero, []) if flat else zero, "int32")
+    return const(0, "int32") if zero is None else n.cast(_scale(n, zero), "int32")
 
 
 def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
     """Return int32 sums times ``factor``, quantized to the dtype of the zero point ``zero``."""
-    real = n.cast(total, "float32") * factor
-    dtype = n.dtype(zero)
-    kind = np.iinfo(dtype)
-    whole = n.round_even(real) + n.cast(zero, "float32")
-    return n.cast(n.cast(n.clip(whole, float(kind.min), float(kind.max)), "int32"), dtype)
+    return _stored(n, n.cast(total, "float32") * factor, zero, n.dtype(zero))
 
 
 def _qlinear_matmul(n: OnnxNode) -> Expr:
@@ -163,9 +144,7 @@ def _qgemm(n: OnnxNode) -> Expr:
     The result is float32 if the node has no scale of the result.
     """
     a, b = (n.swapped(n[k]) if n.attr(f"trans{x}", 0) else n[k] for k, x in ((0, "A"), (3, "B")))
-    total = integer_product(n, a, b, n[2], n[5])
-    if n.get(6) is not None:
-        total = total + n[6]
+    total = n.plus(integer_product(n, a, b, n[2], n[5]), 6)
     factor = _scale(n, n[1]) * _scale(n, n[4])
     if n.attr("alpha", 1.0) != 1:
         factor = factor * float(n.attr("alpha"))
@@ -175,14 +154,13 @@ def _qgemm(n: OnnxNode) -> Expr:
 
 
 def _scale(n: Calc, x: Expr) -> Expr:
+    """Return a scale or zero point, of rank 0 if it has one element of known number."""
     return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
 
 
 def _qlinear_conv(n: OnnxNode) -> Expr:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (n[k] for k in range(8))
-    total = integer_conv(n, x, w, x_zero, w_zero)
-    if n.get(8) is not None:
-        total = op("nn.bias_add", total, n[8], axis=1)
+    total = n.biased(integer_conv(n, x, w, x_zero, w_zero), 8)
     scales = [_scale(n, s) for s in (x_scale, w_scale, y_scale)]
     if n.rank(scales[1]) == 1:
         scales[1] = n.along(scales[1], 1, n.rank(x))
@@ -190,13 +168,13 @@ def _qlinear_conv(n: OnnxNode) -> Expr:
     return _rescaled(n, total, factor, n.reshape(y_zero, []))
 
 
-def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[OnnxNode], Expr]:
+def _qlinear(function: Callable[[Expr, Expr], Expr]) -> Callable[[OnnxNode], Expr]:
     """Return the converter of a binary operator: dequantize, apply ``function``, quantize."""
 
     def convert(n: OnnxNode) -> Expr:
         a = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
         b = dequantize(n, n[3], _scale(n, n[4]), _maybe(n, 5))
-        return quantize(n, function(n, a, b), _scale(n, n[6]), _maybe(n, 7), n.dtype(n[0]))
+        return quantize(n, function(a, b), _scale(n, n[6]), _maybe(n, 7), n.dtype(n[0]))
 
     return convert
 
@@ -229,14 +207,12 @@ def _qlinear_concat(n: OnnxNode) -> Expr:
 def _dynamic_matmul(n: OnnxNode) -> Expr:
     a, scale, zero = dynamic(n, n[0])
     total = integer_product(n, a, n[1], zero, n.get(3))
-    made = n.cast(total, "float32") * (scale * _scale(n, n[2]))
-    return made if n.get(4) is None else made + n[4]
+    return n.plus(n.cast(total, "float32") * (scale * _scale(n, n[2])), 4)
 
 
 def _matmul_to_float(n: OnnxNode) -> Expr:
     total = integer_product(n, n[0], n[1], n.get(4), n.get(5))
-    made = n.cast(total, "float32") * (_scale(n, n[2]) * _scale(n, n[3]))
-    return made if n.get(6) is None else made + n[6]
+    return n.plus(n.cast(total, "float32") * (_scale(n, n[2]) * _scale(n, n[3])), 6)
 
 
 ROWS: tuple[Row, ...] = (
@@ -244,13 +220,13 @@ ROWS: tuple[Row, ...] = (
     Row("QuantizeLinear", _quantize_linear, domain=MICROSOFT),
     Row("DequantizeLinear", _dequantize_linear),
     Row("DequantizeLinear", _dequantize_linear, domain=MICROSOFT),
-    Row("DynamicQuantizeLinear", _dynamic),
+    Row("DynamicQuantizeLinear", lambda n: [*dynamic(n, n[0])]),
     Row("MatMulInteger", lambda n: integer_product(n, n[0], n[1], n.get(2), n.get(3))),
     Row("QLinearMatMul", _qlinear_matmul),
     Row("QLinearConv", _qlinear_conv),
     Row("QGemm", _qgemm, domain=MICROSOFT),
-    Row("QLinearAdd", lambda n: _qlinear(lambda c, a, b: a + b)(n), domain=MICROSOFT),
-    Row("QLinearMul", lambda n: _qlinear(lambda c, a, b: a * b)(n), domain=MICROSOFT),
+    Row("QLinearAdd", _qlinear(add), domain=MICROSOFT),
+    Row("QLinearMul", _qlinear(mul), domain=MICROSOFT),
     Row(
         "QLinearSigmoid QLinearLeakyRelu QLinearGlobalAveragePool", _qlinear_unary, domain=MICROSOFT
     ),

@@ -67,9 +67,9 @@ def _part(n: Calc, x: Expr, k: int) -> Expr | None:
     """Return the weights of direction ``k``, or None if ``x`` is None."""
     if x is None:
         return None
-    return (
-        const(np.ascontiguousarray(x.data[k])) if isinstance(x, ast.Constant) else n.pick(x, 0, k)
-    )
+    if isinstance(x, ast.Constant):
+        return const(np.ascontiguousarray(x.data[k]))
+    return n.pick(x, 0, k)
 
 
 def _piece(n: Calc, x: Any, k: int, width: int) -> Any:
@@ -134,10 +134,10 @@ def _recurrent(
         cell = make(n, source, (w, r, b, k), first, width, functions[k])
         every, *last = _run(n, cell, lengths, width)
         found.append([_turned(n, every, lengths) if backwards else every, *last])
-    y = n.stack([f[0] for f in found], 2 if batch_first else 1)
+    y = n.stack([f[0] for f in found], 1)
     if batch_first:
-        y = n.transpose(n.stack([f[0] for f in found], 1), [2, 0, 1, 3])
-    axis = 1 if batch_first else 0
+        y = n.transpose(y, [2, 0, 1, 3])
+    axis = int(batch_first)
     return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
 
 
@@ -169,7 +169,7 @@ def _turned(n: Calc, x: Expr, lengths: object) -> Expr:
 def _first(n: Calc, state: Expr, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
     if state is None:
         return n.full(0, [n.size(x, 1), width], n.dtype(x))
-    return n.pick(state, 1 if batch_first else 0, k)
+    return n.pick(state, int(batch_first), k)
 
 
 def _run(n: Calc, cell: RecurrentDirection, lengths: Expr | None, width: int) -> list[Expr]:
@@ -255,12 +255,11 @@ def _gru_cell(
     f, g = functions
     ahead, back = _biases(n, b, 3, width)
     gates = _plus(n, _dense(x, w), ahead)
-    r_gates = _piece(n, r, 0, 2 * width)
-    r_new = _last(n, r, width)
-    back_gates = None if back is None else _piece(n, back, 0, 2 * width)
-    back_new = None if back is None else _last(n, back, width)
     late = bool(n.attr("linear_before_reset", 0))
-    biases: list[Any] = [] if back is None else [back_gates, back_new]
+    # the rows of two gates, then those of the new state
+    weights, biases = (
+        [] if x is None else [_piece(n, x, 0, 2 * width), _piece(n, x, 2, width)] for x in (r, back)
+    )
 
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
         hidden = states[0]
@@ -276,12 +275,7 @@ def _gru_cell(
         fresh = g(_clipped(n, own + seen))
         return [(1.0 - z) * fresh + z * hidden]
 
-    return RecurrentDirection(gates, [r_gates, r_new, *biases], first, step)
-
-
-def _last(n: Calc, x: Expr, width: int) -> Expr:
-    """Return the last third of ``x`` along the first axis."""
-    return _piece(n, x, 2, width)  # type: ignore[no-any-return]
+    return RecurrentDirection(gates, [*weights, *biases], first, step)
 
 
 def _rnn_cell(

@@ -82,14 +82,6 @@ def _plain(name: str) -> Rule:
     return lambda n, x, fold: fold(name, x)
 
 
-def _mean(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
-    return fold("mean", x)
-
-
-def _l2(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
-    return _on_floats(n, fold("sum", x * x), n.sqrt)
-
-
 def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
     """Return ``function(x)``; integers are converted to float64 and back."""
     dtype = n.dtype(x)
@@ -102,22 +94,17 @@ def _log_sum_exp(n: OnnxNode, x: Expr, fold: Fold) -> Expr:
     wide = x if is_float(dtype) else n.cast(x, "float64")
     most = fold("max", wide)
     most = n.where(op("isfinite", most), most, 0)
-    spread: Expr = most
-    total = fold("sum", n.exp(_less(n, wide, spread)))
+    total = fold("sum", n.exp(wide - most))
     return n.cast(n.log(total) + most, dtype)
-
-
-def _less(n: Calc, x: Expr, by: Expr) -> Expr:
-    return x - by
 
 
 _RULES: dict[str, tuple[Rule, int]] = {
     "ReduceL1": (lambda n, x, fold: fold("sum", n.abs(x)), 18),
-    "ReduceL2": (_l2, 18),
+    "ReduceL2": (lambda n, x, fold: _on_floats(n, fold("sum", x * x), n.sqrt), 18),
     "ReduceLogSum": (lambda n, x, fold: _on_floats(n, fold("sum", x), n.log), 18),
     "ReduceLogSumExp": (_log_sum_exp, 18),
     "ReduceMax": (_extreme("max", "any"), 18),
-    "ReduceMean": (_mean, 18),
+    "ReduceMean": (_plain("mean"), 18),
     "ReduceMin": (_extreme("min", "all"), 18),
     "ReduceProd": (_plain("prod"), 18),
     "ReduceSum": (_plain("sum"), 13),

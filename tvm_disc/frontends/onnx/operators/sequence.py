@@ -77,7 +77,7 @@ def _concat(n: OnnxNode) -> Expr:
 
 def _split(n: OnnxNode) -> list[list[Expr]]:
     """Convert SplitToSequence; the number of pieces must be known at compile time."""
-    x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
+    x, axis = n[0], n.axis_of(n[0], 0)
     given = n.get(1)
     if given is not None and n.rank(given) == 1:
         return [n.split(x, n.elements(given, "the lengths"), axis)]

@@ -82,18 +82,16 @@ def _flatten(n: OnnxNode) -> Expr:
     return n.reshape(n[0], [n.product(sizes[:axis]), n.product(sizes[axis:])])
 
 
-def axes_of(n: OnnxNode, k: int, since: int = 13) -> list[int] | None:
+def axes_of(n: OnnxNode) -> list[int] | None:
     """Return the axes of a node, or None if they are omitted.
 
-    They are input ``k`` from opset ``since`` on, and an attribute in earlier opsets.
+    They are input 1 from opset 13 on, and an attribute in earlier opsets.
 
     Raises:
         Unsupported: the axes are unknown at compile time.
     """
-    given = n.get(k) if n.opset >= since else None
-    if given is not None:
-        return [int(a) for a in n.numbers(given, "the axes")]
-    found = n.attr("axes")
+    given = n.get(1) if n.opset >= 13 else None
+    found = n.attr("axes") if given is None else n.numbers(given, "the axes")
     return None if found is None else [int(a) for a in found]
 
 
@@ -101,7 +99,7 @@ def _unsqueeze(n: OnnxNode) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.known(n[1]) is None:
         return _unsqueezed_at(n, x, n.entries(n[1], "the axes", lambda rank: rank - n.rank(x)))
-    axes = axes_of(n, 1) or []
+    axes = axes_of(n) or []
     rank = n.rank(x) + len(axes)
     found = sorted(n.axis(a, rank) for a in axes)
     if len(set(found)) < len(found):
@@ -134,7 +132,7 @@ def _squeeze(n: OnnxNode) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.get(1) is not None and n.known(n[1]) is None:
         return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
-    axes = axes_of(n, 1)
+    axes = axes_of(n)
     if axes is None:
         # Only dims that are known to be 1 are removed. In ONNX the rank could change from call to
         # call, as an unknown dim may be 1.
@@ -222,13 +220,12 @@ def _concat(n: OnnxNode) -> Expr:
 
 def _split(n: OnnxNode) -> list[Expr]:
     x = n[0]
-    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
-    given = n.get(1) if n.opset >= 13 or n.get(1) is not None else None
-    if given is not None:
-        lengths = n.reshape(given, [len(n.outputs)])
+    axis = n.axis_of(x, 0)
+    if n.get(1) is not None:
+        lengths = n.reshape(n[1], [len(n.outputs)])
         return _exact_parts(n, x, n.sizes_in(lengths, "the lengths"), axis)
     if n.attr("split"):
-        return _exact_parts(n, x, [int(s) for s in n.attr("split")], axis)
+        return _exact_parts(n, x, n.ints("split"), axis)
     return equal_parts(n, x, axis, int(n.attr("num_outputs", len(n.outputs))), n.opset >= 18)
 
 
@@ -264,10 +261,8 @@ def _tile(n: OnnxNode) -> Expr:
     known = n.known(n[1])
     if known is not None:
         return op("tile", x, reps=tuple(int(k) for k in known))
-    times = n[1]
-    if n.literals(times)[0] is None:
-        times = n.reshape(times, [n.rank(x)])
-    return op("dyn.tile", x, n.cast(times, "int64"), reps=None)
+    times = n.cast(n.of_length(n[1], n.rank(x)), "int64")
+    return op("dyn.tile", x, times, reps=None)
 
 
 # -- creation ----------------------------------------------------------------------------------
@@ -311,7 +306,7 @@ ROWS: tuple[Row, ...] = (
     Row("Shape", _shape_part, since=15),
     Row("Size", lambda n: n.scalar(n.total(n[0]))),
     Row("Reshape", _reshape_by_attribute),
-    Row("Reshape", lambda n: reshaped(n), since=5),
+    Row("Reshape", reshaped, since=5),
     Row("Flatten", _flatten),
     Row("Unsqueeze", _unsqueeze),
     Row("Squeeze", _squeeze),

@@ -21,18 +21,10 @@ def _window(n: OnnxNode, parts: tuple[float, ...]) -> Expr:
     angle = real * (2 * math.pi) / whole
     total: Expr | None = None
     for k, part in enumerate(parts):
-        term = n.full(part, [count], "float64") if not k else _cos(n, angle * float(k)) * part
+        term = n.full(part, [count], "float64") if not k else op("cos", angle * float(k)) * part
         total = term if total is None else total - term if k % 2 else total + term
     assert total is not None
     return n.cast(total, dtype_of(int(n.attr("output_datatype", 1))))
-
-
-def _cos(n: OnnxNode, x: Expr) -> Expr:
-    return op("cos", x)
-
-
-def _sin(n: OnnxNode, x: Expr) -> Expr:
-    return op("sin", x)
 
 
 def waves(n: OnnxNode, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
@@ -43,7 +35,7 @@ def waves(n: OnnxNode, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
     i, j = n.expand(n.arange(rows), 1), n.arange(columns)
     turns = i * j % n.scalar(size)
     angle = n.cast(turns, "float64") * (2 * math.pi) / n.scalar(size, "float64")
-    return n.cast(_cos(n, angle), "float32"), n.cast(_sin(n, angle), "float32")
+    return n.cast(op("cos", angle), "float32"), n.cast(op("sin", angle), "float32")
 
 
 def _dft_20(n: OnnxNode) -> Expr:

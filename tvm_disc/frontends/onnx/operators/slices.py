@@ -10,10 +10,8 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import OnnxNode
-from tvm_disc.frontends.onnx.operators.shape import spread
+from tvm_disc.frontends.onnx.operators.shape import FAR, spread
 from tvm_disc.frontends.onnx.table import Row
-
-FAR = 1 << 40  # longer than any axis
 
 
 def _slice_by_attributes(n: OnnxNode) -> Expr:
@@ -25,8 +23,7 @@ def _slice_by_attributes(n: OnnxNode) -> Expr:
 
 def _slice(n: OnnxNode) -> Expr:
     x, rank = n[0], n.rank(n[0])
-    axes = n.known(n.get(3)) if n.get(3) is not None else None
-    count = n.literals(n[1])[0]
+    axes, count = n.known(n.get(3)), n.literals(n[1])[0]
     if n.get(3) is None and count is not None:
         axes = np.arange(count)
     if axes is None:
@@ -43,9 +40,7 @@ def _slice(n: OnnxNode) -> Expr:
 
 def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
     """Return the elements of a vector of starts, ends, steps or widths; it must have ``count``."""
-    if n.literals(vector)[0] is None:
-        vector = n.reshape(vector, [count])
-    return n.elements(vector, "the bounds")
+    return n.elements(n.of_length(vector, count), "the bounds")
 
 
 def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
@@ -132,11 +127,11 @@ def _pad(n: OnnxNode) -> Expr:
         sides = _sides(n, n[1], given, rank)
     else:
         where = [n.axis(int(a), rank) for a in axes.reshape(-1)]
-        widths = _bounds(n, n[1], 2 * len(where))
         half = len(where)
+        widths = _bounds(n, n[1], 2 * half)
         sides = [spread(n, w, where, rank, 0) for w in (widths[:half], widths[half:])]
     value: Any = 0 if fill is None else n.reshape(fill, [])
-    known = n.known(fill) if fill is not None else None
+    known = n.known(fill)
     value = value if known is None else known.reshape(-1)[0].item()
     return padded(n, x, [*sides[0], *sides[1]], value, str(n.attr("mode", "constant")))
 

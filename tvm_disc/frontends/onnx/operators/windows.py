@@ -23,9 +23,8 @@ def _col2im(n: OnnxNode) -> Expr:
     rank = max(len(n.attr(a) or ()) for a in ("strides", "dilations"))
     rank = rank or len(n.attr("pads") or ()) // 2 or _axes(n)
     image, block = (n.sizes_in(n.reshape(n[k], [rank]), "a shape") for k in (1, 2))
-    strides = [int(s) for s in n.attr("strides") or [1] * rank]
-    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
-    pads = [int(p) for p in n.attr("pads") or [0] * 2 * rank]
+    strides, dilations = (n.ints(name, [1] * rank) for name in ("strides", "dilations"))
+    pads = n.ints("pads", [0] * 2 * rank)
     if n.rank(x) != 3:
         raise TypeMismatch(f"expected an input of rank 3, found rank {n.rank(x)}")
     counts = []
