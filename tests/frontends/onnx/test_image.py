@@ -80,6 +80,16 @@ def test_resize_by_factors_that_only_the_data_knows() -> None:
     same(made, *cases, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_of_volumes_with_an_unknown_depth(mode: str) -> None:
+    made = model(
+        [node("Resize", ["x", "", "s"], ["y"], mode=mode)],
+        {"x": (F32, [1, 2, "d", 4, 3])},
+        s=np.array([1, 1, 1, 2, 2], "float32"),
+    )
+    same(made, [normal(1, 2, 1, 4, 3)], [normal(1, 2, 5, 4, 3)])
+
+
 def test_resize_of_a_region() -> None:
     roi = np.array([0, 0, 0.1, 0.2, 1, 1, 0.7, 1.3], "float32")
     made = model(

@@ -221,8 +221,15 @@ def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
         return False
     if not 3 <= rank <= 5 or any(a < 2 for a in spatial) or n.dtype(x) != "float32":
         return False
-    exact = all(_is_exact(p) for p in plan)
-    return exact and (rank == 4 or all(isinstance(p.out, int) for p in plan)) and bool(plan)
+    # Only the two-dimensional operator has a form for sizes that are unknown at compile time.
+    fixed = all(isinstance(d, int) for d in _outs(n, x, plan))
+    return bool(plan) and all(map(_is_exact, plan)) and (rank == 4 or fixed)
+
+
+def _outs(n: Calc, x: Expr, plan: Sequence[Axis]) -> list[Dim]:
+    """Return the spatial sizes of the result."""
+    outs = {p.axis: p.out for p in plan}
+    return [outs[a] if a in outs else n.size(x, a) for a in range(2, n.rank(x))]
 
 
 def _is_exact(p: Axis) -> bool:
@@ -235,10 +242,7 @@ def _is_exact(p: Axis) -> bool:
 
 
 def _standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
-    rank = n.rank(x)
-    sizes = [n.size(x, a) for a in range(2, rank)]
-    for p in plan:
-        sizes[p.axis - 2] = p.out
+    rank, sizes = n.rank(x), _outs(n, x, plan)
     attrs = {
         "method": _METHODS[how.method],
         "coordinate_transformation_mode": how.mode,
@@ -250,8 +254,6 @@ def _standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
     if all(isinstance(s, int) for s in sizes):
         return op(f"image.resize{rank - 2}d", x, size=tuple(sizes), **attrs)
     attrs.pop("roi")
-    if rank != 4:
-        return resized(n, x, plan, How(how.method, how.mode, how.nearest, 0, False, False, 0.0))
     roi = const([0.0] * 4, "float32")
     return op("dyn.image.resize2d", x, n.vector(sizes), roi, size=None, roi=None, **attrs)
 
