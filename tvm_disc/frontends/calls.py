@@ -97,6 +97,13 @@ def _kind(dtype: str) -> Any:
     return ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
 
 
+def refusal(cond: Expr) -> Expr:
+    """Return a tensor whose size is -1 if ``cond`` is false: a program refuses such a call."""
+    size = op("where", cond, const(0, "int64"), const(-1, "int64"))
+    line = op("reshape", size, newshape=(1,))
+    return op("dyn.full", const(False), line, shape=None, dtype="bool")
+
+
 def is_float(dtype: str) -> bool:
     """Return whether a dtype is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
@@ -583,4 +590,5 @@ __all__ = [
     "least_of",
     "op",
     "placed",
+    "refusal",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.support.literals import aligned
+
+T = TypeVar("T")
 
 _DTYPES = {
     "f64": "float64",
@@ -85,14 +88,20 @@ def numbers(attribute: Any) -> list[Any]:
     return [getattr(v, "value", v) for v in attribute]
 
 
-def array(attribute: Any, ty: Any) -> np.ndarray:
-    """Return the elements of a constant.
+def padding_pairs(flat: Sequence[T]) -> list[tuple[T, T]]:
+    """Return (before, after) for each axis, from a list that has them one after the other."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def constant(op: Any) -> np.ndarray:
+    """Return the elements of a constant operation.
 
     Raises:
         Unsupported: programs do not have the element type.
     """
     from jaxlib.mlir import ir
 
+    attribute, ty = op.attributes["value"], tensor_type(op.results[0].type)
     dtype, shape = dtype_of(ty), [int(d or 0) for d in dims_of(ty)]
     if dtype == "bfloat16":
         if attribute.is_splat:
@@ -135,17 +144,6 @@ def _number(word: str, dtype: np.dtype) -> float:
     return float(bits.view(dtype))
 
 
-def constant(op: Any) -> np.ndarray:
-    """Return the elements of a constant operation.
-
-    Raises:
-        Unsupported: programs do not have the element type.
-    """
-    ty = tensor_type(op.results[0].type)
-    dtype_of(ty)
-    return array(op.attributes["value"], ty)
-
-
 def _bfloat16(text: str) -> np.ndarray:
     """Parse the elements of a printed dense attribute of bfloat16.
 
@@ -166,7 +164,6 @@ def _bfloat16(text: str) -> np.ndarray:
 
 
 __all__ = [
-    "array",
     "checked_dtype",
     "complex_constant",
     "constant",
@@ -174,6 +171,7 @@ __all__ = [
     "dtype_of",
     "is_complex",
     "numbers",
+    "padding_pairs",
     "part_of",
     "tensor_type",
 ]

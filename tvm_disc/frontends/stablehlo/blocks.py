@@ -6,6 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
+def results_of(block: Any) -> list[Any]:
+    """Return the values that the last operation of a block returns."""
+    return list(list(block.operations)[-1].operation.operands)
+
+
+def symbol_of(attribute: object) -> str:
+    """Return the name of the function that an attribute refers to."""
+    return str(attribute).lstrip("@").strip('"')
+
+
 def outer_reads(blocks: Sequence[object]) -> list[Any]:
     """Return the values that the blocks or their nested regions read, but do not define."""
     inside: set[Any] = set()
@@ -29,4 +39,4 @@ def _nested(blocks: Sequence[Any], inside: set[Any]) -> Iterator[Any]:
             inside.update(operation.results)
 
 
-__all__ = ["outer_reads"]
+__all__ = ["outer_reads", "results_of", "symbol_of"]

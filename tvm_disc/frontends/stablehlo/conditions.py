@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import BadInput
-from tvm_disc.frontends.calls import Expr, const, op, placed
+from tvm_disc.frontends.calls import Expr, placed, refusal
+from tvm_disc.frontends.stablehlo.blocks import symbol_of
 from tvm_disc.frontends.stablehlo.formulas import Functions, division
-from tvm_disc.frontends.stablehlo.node import direction, short_name
+from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 
@@ -39,14 +40,9 @@ class Texts:
 
     def of(self, value: Any) -> str | None:
         """Return the text of a value, or None if the value is not arithmetic on dims."""
-        from jaxlib.mlir import ir
-
-        if not isinstance(value.owner, ir.OpView | ir.Operation):
+        op_ = owner(value)
+        if op_ is None:
             return None
-        found = value.owner
-        return self._of_op(found.operation if isinstance(found, ir.OpView) else found)
-
-    def _of_op(self, op_: Any) -> str | None:
         name = short_name(op_)
         if name == "get_dimension_size":
             axis = int(op_.attributes["dimension"].value)
@@ -60,7 +56,7 @@ class Texts:
         if name == "compare":
             sign = _SIGNS[direction(op_)]
         if name == "call":
-            callee = self.function(str(op_.attributes["callee"]).lstrip("@").strip('"'))
+            callee = self.function(symbol_of(op_.attributes["callee"]))
             sign = _CALLS.get(division(callee, self.function) or "")
         if sign is None:
             return None
@@ -113,10 +109,7 @@ def checked(body: Expr, checks: Sequence[tuple[Expr, str]]) -> Expr:
     """Return ``body``, preceded by checks that refuse a call if a condition is false."""
     for cond, message in reversed(checks):
         with placed(f"the condition that JAX describes as: {message}"):
-            size = op("where", cond, const(0, "int64"), const(-1, "int64"))
-            line = op("reshape", size, newshape=(1,))
-            check = op("dyn.full", const(False, "bool"), line, shape=None, dtype="bool")
-        body = ast.Let(ast.Var("checked"), check, body)
+            body = ast.Let(ast.Var("checked"), refusal(cond), body)
     return body
 
 

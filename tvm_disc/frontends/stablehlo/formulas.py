@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.frontends.stablehlo.attributes import constant, is_complex
+from tvm_disc.frontends.stablehlo.blocks import results_of, symbol_of
 from tvm_disc.frontends.stablehlo.node import direction, owner, short_name
 
 MOST = 64  # maximum number of operators in a formula
@@ -35,8 +36,7 @@ class _Reader:
 
     def results(self, block: Any, names: Mapping[Any, str]) -> list[str]:
         """Return the formulas of the results of a block."""
-        end = list(block.operations)[-1].operation
-        return [self.of(v, names) for v in end.operands]
+        return [self.of(v, names) for v in results_of(block)]
 
     def of(self, value: Any, names: Mapping[Any, str]) -> str:
         """Return the formula of a value; ``names`` are the formulas of the block's parameters."""
@@ -54,8 +54,7 @@ class _Reader:
             return str(found[0]) if found.size == 1 else repr(found)
         given = [self.of(v, names) for v in op.operands]
         if name in ("call", "func.call"):
-            callee = str(op.attributes["callee"]).lstrip("@").strip('"')
-            block = self.function(callee).regions[0].blocks[0]
+            block = self.function(symbol_of(op.attributes["callee"])).regions[0].blocks[0]
             results = self.results(block, dict(zip(block.arguments, given, strict=True)))
             return results[list(op.results).index(value)]
         if name == "compare":

@@ -15,8 +15,9 @@ from tvm_disc.frontends.stablehlo.attributes import (
     part_of,
     tensor_type,
 )
+from tvm_disc.frontends.stablehlo.blocks import symbol_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
-from tvm_disc.frontends.stablehlo.operators.complex_numbers import PASSED, contraction
+from tvm_disc.frontends.stablehlo.operators.complex_numbers import PASSED
 from tvm_disc.frontends.stablehlo.operators.complex_numbers import converted as complex_converted
 from tvm_disc.frontends.stablehlo.pairs import ComplexPair
 from tvm_disc.frontends.stablehlo.rows import REFUSED, ROWS
@@ -42,7 +43,8 @@ class ModuleConversion:
 
     def __init__(self, infer: Inference, module: Any) -> None:
         self.infer = infer
-        self.functions = {_symbol(f): f for f in module.body if f.operation.name == "func.func"}
+        functions = [f for f in module.body if f.operation.name == "func.func"]
+        self.functions = {symbol_of(f.attributes["sym_name"]): f for f in functions}
         self.values: dict[object, Expr] = {}
         self.conditions: list[tuple[object, Expr, str]] = []
         self.stacks: list[object] = []
@@ -144,29 +146,19 @@ class ModuleConversion:
         return ast.Constant(known) if known is not None and known.size <= SMALL else value
 
 
-def _row(node: StableHLONode) -> Any:
-    """Return the converter of an operation.
+def _converted(node: StableHLONode) -> Any:
+    """Return the results of an operation.
 
     Raises:
         Unsupported: the operator has no converter; the message has the reason.
     """
-    row = ROWS.get(node.name)
-    if row is None:
-        reason = REFUSED.get(node.name, "the operator has no converter")
-        raise Unsupported(reason)
-    return row.convert
-
-
-def _converted(node: StableHLONode) -> Any:
-    """Return the results of an operation."""
     ends = [*node.op.operands, *node.op.results]
-    if node.name in PASSED or not any(is_complex(v.type) for v in ends):
-        return _row(node)(node)
     row = ROWS.get(node.name)
-    real = None if row is None else row.convert
-    if real is not None and node.name in ("dot_general", "dot"):
-        return contraction(node, real)
-    return complex_converted(node, real)
+    if node.name not in PASSED and any(is_complex(v.type) for v in ends):
+        return complex_converted(node, None if row is None else row.convert)
+    if row is None:
+        raise Unsupported(REFUSED.get(node.name, "the operator has no converter"))
+    return row.convert(node)
 
 
 def title(op: Any) -> str:
@@ -175,10 +167,6 @@ def title(op: Any) -> str:
     if len(location) > 200:
         location = location[:200] + "..."
     return f"{op.name} at {location}" if location != "unknown" else str(op.name)
-
-
-def _symbol(function: Any) -> str:
-    return str(function.attributes["sym_name"]).strip('"')
 
 
 __all__ = ["ModuleConversion", "title"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tvm_disc.errors import Unsupported
@@ -15,7 +15,7 @@ from tvm_disc.frontends.stablehlo.attributes import (
     part_of,
     tensor_type,
 )
-from tvm_disc.frontends.stablehlo.blocks import outer_reads
+from tvm_disc.frontends.stablehlo.blocks import outer_reads, symbol_of
 from tvm_disc.frontends.stablehlo.pairs import ComplexPair
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
@@ -85,7 +85,7 @@ class StableHLONode(Calc):
 
     def symbol(self, name: str) -> str:
         """Return the name of the function that an attribute refers to."""
-        return str(self.op.attributes[name]).lstrip("@").strip('"')
+        return symbol_of(self.op.attributes[name])
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -190,13 +190,7 @@ class Entries:
     """
 
     MOST = 64  # maximum number of elements
-    ELEMENTWISE: Mapping[str, str] = {
-        "add": "add",
-        "subtract": "subtract",
-        "multiply": "multiply",
-        "maximum": "maximum",
-        "minimum": "minimum",
-    }
+    ELEMENTWISE = frozenset(["add", "subtract", "multiply", "maximum", "minimum"])
 
     def __init__(self, node: StableHLONode) -> None:
         self.node = node
@@ -218,25 +212,17 @@ class Entries:
         if name == "reshape":
             return self.of(op_.operands[0])
         if name == "concatenate" and int(op_.attributes["dimension"].value) == 0:
-            return self._joined([self.of(v) for v in op_.operands])
+            parts = [self.of(v) for v in op_.operands]
+            return None if None in parts else [x for part in parts for x in part or ()]
         if name == "convert":
             dtype, inner = dtype_of(tensor_type(value.type)), self.of(op_.operands[0])
             return None if inner is None else [n.cast(x, dtype) for x in inner]
         if name in self.ELEMENTWISE:
-            return self._applied(self.ELEMENTWISE[name], *map(self.of, op_.operands))
+            return self._applied(name, *map(self.of, op_.operands))
         if name == "clamp":
             low, x, high = map(self.of, op_.operands)
             return self._applied("minimum", self._applied("maximum", low, x), high)
         return None
-
-    @staticmethod
-    def _joined(parts: Sequence[list[Expr] | None]) -> list[Expr] | None:
-        found: list[Expr] = []
-        for part in parts:
-            if part is None:
-                return None
-            found += part
-        return found
 
     def _applied(self, name: str, a: list[Expr] | None, b: list[Expr] | None) -> list[Expr] | None:
         if a is None or b is None:

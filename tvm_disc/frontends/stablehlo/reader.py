@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from tvm_disc.errors import BadInput
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.stablehlo.attributes import checked_dtype
+from tvm_disc.frontends.stablehlo.blocks import symbol_of
 
 # A dim: a number, the text of an expression of symbols, or None for a dynamic dim without a name.
 DimText: TypeAlias = "int | str | None"
@@ -153,7 +154,7 @@ def _names(module: Any, count: int) -> Sequence[str]:
     If dims are symbolic, the parameters of ``main`` have no names. Then ``main`` calls another
     function, whose first parameters are the dims, and whose other parameters have the names.
     """
-    functions = {str(f.attributes["sym_name"]).strip('"'): f for f in module.body}
+    functions = {symbol_of(f.attributes["sym_name"]): f for f in module.body}
     for name in ("_wrapped_jax_export_main", "main"):
         if name in functions:
             found = functions[name].regions[0].blocks[0].arguments

@@ -22,12 +22,4 @@ class OperationRow:
     convert: Convert
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An operator that cannot be imported, and the reason."""
-
-    name: str
-    reason: str
-
-
-__all__ = ["Convert", "OperationRow", "Refused"]
+__all__ = ["Convert", "OperationRow"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calls import op, placed
+from tvm_disc.frontends.calls import placed, refusal
 from tvm_disc.frontends.torch.conditions import keys_of, reads_input
 from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
 from tvm_disc.relay.expr import Expr, Let, Var
@@ -64,9 +64,7 @@ def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
                 cond, _ = _Evaluation(read).visit(
                     ast.parse(" ".join(text.split()), mode="eval").body
                 )
-                size = op("where", cond, scalar(0, "int64"), scalar(-1, "int64"))
-                line = op("reshape", size, newshape=(1,))
-                check = op("dyn.full", scalar(0, "bool"), line, dtype="bool")
+                check = refusal(cond)
         except (KeyError, SyntaxError, Unsupported) as error:
             raise Unsupported(
                 f"the exported program requires `{text}`, which cannot be checked: {error}"

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op, parts
+from tvm_disc.frontends.stablehlo.attributes import padding_pairs
+from tvm_disc.frontends.stablehlo.blocks import symbol_of
 from tvm_disc.frontends.stablehlo.formulas import division
 from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators import decompositions, factor
-from tvm_disc.frontends.stablehlo.operators.elementwise import unary
+from tvm_disc.frontends.stablehlo.operators.elementwise import plain
 from tvm_disc.frontends.stablehlo.operators.order import comparable, sort_keys
 from tvm_disc.frontends.stablehlo.operators.reduce import windowed
 from tvm_disc.frontends.stablehlo.operators.reducers import monoid
@@ -38,26 +40,16 @@ def _is_positive(n: StableHLONode, x: Expr) -> bool:
 
 
 def _composite(n: StableHLONode) -> list[Expr]:
-    row = _COMPOSITES.get(str(n.attr("name")))
-    if row is not None:
-        return row(n)
-    return n.walk.call(n.symbol("decomposition"), n.inputs)
-
-
-def _top_k(n: StableHLONode) -> list[Expr]:
     from jaxlib.mlir import ir
 
-    found = n.op.attributes
-    k = int(ir.IntegerAttr(found["composite_attributes"]["k"]).value)
-    return _top(n, k)
+    if str(n.attr("name")) != "chlo.top_k":
+        return n.walk.call(n.symbol("decomposition"), n.inputs)
+    return _top(n, int(ir.IntegerAttr(n.op.attributes["composite_attributes"]["k"]).value))
 
 
 def _top(n: StableHLONode, k: int) -> list[Expr]:
     made = op("topk", n[0], k=k, axis=-1, ret_type="both", is_ascend=False, dtype=n.out_dtype(1))
     return parts(made, 2) if k else n.walk.call(n.symbol("decomposition"), n.inputs)
-
-
-_COMPOSITES: Mapping[str, Callable[[StableHLONode], list[Expr]]] = {"chlo.top_k": _top_k}
 
 
 # -- custom calls ----------------------------------------------------------------------------------
@@ -91,23 +83,20 @@ def _called(n: StableHLONode) -> str:
     from jaxlib.mlir import ir
 
     [found] = ir.ArrayAttr(n.op.attributes["called_computations"])
-    return str(found).lstrip("@").strip('"')
+    return symbol_of(found)
 
 
 def _dynamic_window(n: StableHLONode) -> Expr:
     """Convert @stablehlo.dynamic_reduce_window: size, strides and padding are operands."""
     called = _called(n)
     block = n.walk.function(called).regions[0].blocks[0]
-    rank = n.rank(n[0])
     size, strides, base, dilations = (n.entries(k, "windows") for k in range(2, 6))
-    flat = n.entries(6, "the padding of windows")
-    pads = [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
-    name = monoid(block)
+    pads = padding_pairs(n.entries(6, "the padding of windows"))
 
     def combine(a: Expr, b: Expr) -> Expr:
         return n.walk.call(called, [a, b])[0]
 
-    return windowed(n, name, size, strides, base, dilations, pads, combine)
+    return windowed(n, monoid(block), size, strides, base, dilations, pads, combine)
 
 
 def _dynamic_top_k(n: StableHLONode) -> list[Expr]:
@@ -135,6 +124,7 @@ def _approximate_top_k(n: StableHLONode) -> list[Expr]:
     return [op("gather", x, places, axis=axis) for x in n.inputs[:2]]
 
 
+_UNARY = ("erf", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 _CUSTOM: Mapping[str, Callable[[StableHLONode], object]] = {
     **factor.LAPACK,
     **decompositions.LAPACK,
@@ -143,15 +133,7 @@ _CUSTOM: Mapping[str, Callable[[StableHLONode], object]] = {
     "stablehlo.dynamic_top_k": _dynamic_top_k,
     "ApproxTopK": _approximate_top_k,
     "stablehlo.dynamic_approx_top_k": _approximate_top_k,
-    "mhlo.erf": unary("erf"),
-    "mhlo.asin": unary("asin"),
-    "mhlo.acos": unary("acos"),
-    "mhlo.atan": unary("atan"),
-    "mhlo.sinh": unary("sinh"),
-    "mhlo.cosh": unary("cosh"),
-    "mhlo.asinh": unary("asinh"),
-    "mhlo.acosh": unary("acosh"),
-    "mhlo.atanh": unary("atanh"),
+    **{f"mhlo.{name}": plain(name) for name in _UNARY},
     "mhlo.topk": lambda n: _top(n, n.out_dims()[-1] or 0),
     "annotate_device_placement": lambda n: list(n.inputs),
     "Sharding": lambda n: list(n.inputs),

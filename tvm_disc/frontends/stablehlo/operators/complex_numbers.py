@@ -6,7 +6,7 @@ converter for real numbers is applied to the real parts and to the imaginary par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported
@@ -41,16 +41,13 @@ def converted(n: StableHLONode, real: Convert | None) -> object:
     row = _ROWS.get(n.name)
     if row is not None:
         return row(n)
+    if real is not None and n.name in ("dot_general", "dot"):
+        return _contraction(n, real)
     if n.name == "reduce" and (len(n) > 2 or monoid(n.block()) != "add"):
         raise Unsupported("a reduction of complex numbers: expected a sum, found another function")
     if real is None or n.name not in _BY_PARTS:
         raise Unsupported("programs have no complex numbers for this operator")
-    return by_parts(n, real)
-
-
-def by_parts(n: StableHLONode, real: Convert) -> ComplexPair:
-    """Return the result of ``real`` for the real parts, and for the imaginary parts."""
-    return ComplexPair(tuple(real(_part(n, k)) for k in range(2)))
+    return _made(*(real(_part(n, k)) for k in range(2)))
 
 
 def _part(n: StableHLONode, *parts: int) -> StableHLONode:
@@ -142,14 +139,10 @@ def _compare(n: StableHLONode) -> Expr:
     return n.not_equal(a, c) | n.not_equal(b, d)
 
 
-def _contraction(real: Convert) -> Convert:
-    """Return the converter of a complex contraction as four real contractions."""
-
-    def row(n: StableHLONode) -> Expr:
-        parts = {(i, k): real(_part(n, i, k)) for i in range(2) for k in range(2)}
-        return _made(parts[0, 0] - parts[1, 1], parts[0, 1] + parts[1, 0])
-
-    return row
+def _contraction(n: StableHLONode, real: Convert) -> Expr:
+    """Return the result of a complex contraction, as four real contractions."""
+    parts = {(i, k): real(_part(n, i, k)) for i in range(2) for k in range(2)}
+    return _made(parts[0, 0] - parts[1, 1], parts[0, 1] + parts[1, 0])
 
 
 def _fourier(n: StableHLONode) -> Expr:
@@ -160,14 +153,10 @@ def _fourier(n: StableHLONode) -> Expr:
     return real if kind == "IRFFT" else _made(real, imag)
 
 
-def _parts(n: StableHLONode) -> Sequence[Expr]:
-    return _pair(n, 0)
-
-
 _ROWS: Mapping[str, Callable[[StableHLONode], object]] = {
     "complex": lambda n: _made(n[0], n[1]),
-    "real": lambda n: _parts(n)[0],
-    "imag": lambda n: _parts(n)[1],
+    "real": lambda n: _pair(n, 0)[0],
+    "imag": lambda n: _pair(n, 0)[1],
     "abs": lambda n: _size(n, *_pair(n, 0)),
     "compare": _compare,
     "convert": _convert,
@@ -182,11 +171,6 @@ _ROWS: Mapping[str, Callable[[StableHLONode], object]] = {
         n.size(_pair(n, 0)[0], int(n.attr("dimension"))), n.out_dtype()
     ),
 }
-
-
-def contraction(n: StableHLONode, real: Convert) -> object:
-    """Return the result of ``dot_general`` of complex numbers."""
-    return _contraction(real)(n)
 
 
 ROWS: tuple[OperationRow, ...] = tuple(

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.frontends.calc import Expr
 from tvm_disc.frontends.loop import TensorLoop, choose, counted
+from tvm_disc.frontends.stablehlo.blocks import results_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode
 from tvm_disc.frontends.stablehlo.operators.stacks import NotStacked, Stacks
 from tvm_disc.frontends.stablehlo.table import OperationRow
@@ -19,9 +20,8 @@ def _while(n: StableHLONode) -> list[Expr]:
     Loop values that no iteration changes become values that the iterations read. Tensors to which
     the iterations write rows are collected, see :class:`Stacks`.
     """
-    body = n.block(1)
-    ends = list(body.operations)[-1].operation.operands
-    constant = {k for k, (a, b) in enumerate(zip(body.arguments, ends, strict=True)) if a == b}
+    pairs = zip(n.block(1).arguments, results_of(n.block(1)), strict=True)
+    constant = {k for k, (a, b) in enumerate(pairs) if a == b}
     stacks = Stacks.of(n, constant)
     try:
         return _Iterations(n, constant, stacks).run()
@@ -139,23 +139,17 @@ def _is_size(n: StableHLONode, x: Expr) -> bool:
     return n.infer.is_formula(x) and n.infer.is_natural(x)
 
 
-def _branches(n: StableHLONode, cond: Expr, first: int, second: int) -> list[Expr]:
-    """Return the results of region ``first`` if ``cond`` holds, else of region ``second``."""
-    reads = n.outer(first, second)
-
-    def branch(region: int, given: list[Expr]) -> list[Expr]:
-        return n.run(region, [], dict(zip(reads, given, strict=True)))
-
-    arms = partial(branch, first), partial(branch, second)
-    return choose(n, cond, list(reads.values()), *arms)
-
-
 def _if(n: StableHLONode) -> list[Expr]:
     cond = n.reshape(n[0], [])
     known = n.known(cond)
     if known is not None:
         return n.run(0 if known.item() else 1, [])
-    return _branches(n, cond, 0, 1)
+    reads = n.outer(0, 1)
+
+    def branch(region: int, given: list[Expr]) -> list[Expr]:
+        return n.run(region, [], dict(zip(reads, given, strict=True)))
+
+    return choose(n, cond, list(reads.values()), partial(branch, 0), partial(branch, 1))
 
 
 def _case(n: StableHLONode) -> list[Expr]:
@@ -189,15 +183,11 @@ def _inner(
     return choose(n, n.equal(index, n.like(first, index)), values, here, rest)
 
 
-def _map(n: StableHLONode) -> list[Expr]:
-    """Convert map by applying its region, whose operators are element-wise, to whole tensors."""
-    return n.run(0, n.inputs)
-
-
 ROWS: tuple[OperationRow, ...] = (
     OperationRow("while", _while),
     OperationRow("if", _if),
     OperationRow("case", _case),
-    OperationRow("map", _map),
+    # The operators of the region are element-wise, so it is applied to whole tensors.
+    OperationRow("map", lambda n: n.run(0, n.inputs)),
     OperationRow("optimization_barrier", lambda n: list(n.inputs)),
 )

@@ -9,38 +9,21 @@ from tvm_disc.frontends.calc import Expr, const, is_float, op
 from tvm_disc.frontends.stablehlo.node import StableHLONode, direction
 from tvm_disc.frontends.stablehlo.table import Convert, OperationRow
 
+_OF_CHLO = "acos acosh asin asinh atan atanh cosh erf erfc lgamma sinh".split()
 _UNARY = {
-    "abs": "abs",
-    "ceil": "ceil",
+    **{name: name for name in "abs ceil floor log rsqrt sign sqrt tan tanh".split()},
     "cosine": "cos",
     "exponential": "exp",
     "exponential_minus_one": "expm1",
-    "floor": "floor",
     "is_finite": "isfinite",
-    "log": "log",
     "log_plus_one": "log1p",
     "logistic": "sigmoid",
     "negate": "negative",
     "round_nearest_afz": "round",
     "round_nearest_even": "round_even",
-    "rsqrt": "rsqrt",
-    "sign": "sign",
     "sine": "sin",
-    "sqrt": "sqrt",
-    "tan": "tan",
-    "tanh": "tanh",
-    "chlo.acos": "acos",
-    "chlo.acosh": "acosh",
-    "chlo.asin": "asin",
-    "chlo.asinh": "asinh",
-    "chlo.atan": "atan",
-    "chlo.atanh": "atanh",
-    "chlo.cosh": "cosh",
-    "chlo.erf": "erf",
-    "chlo.erfc": "erfc",
+    **{f"chlo.{name}": name for name in _OF_CHLO},
     "chlo.is_inf": "isinf",
-    "chlo.lgamma": "lgamma",
-    "chlo.sinh": "sinh",
 }
 
 _COMPARISONS = {
@@ -53,22 +36,9 @@ _COMPARISONS = {
 }
 
 
-def unary(name: str) -> Convert:
-    """Return the converter to the unary Relay operator ``name``."""
-    return lambda n: op(name, n[0])
-
-
-def _binary(name: str) -> Convert:
-    return lambda n: op(name, n[0], n[1])
-
-
-def _for_bools(name: str, logical: str) -> Convert:
+def plain(name: str, logical: str = "") -> Convert:
     """Return the converter to the Relay operator ``name``, or to ``logical`` for bools."""
-    return lambda n: op(logical if n.dtype(n[0]) == "bool" else name, n[0], n[1])
-
-
-def _not(n: StableHLONode) -> Expr:
-    return op("logical_not" if n.dtype(n[0]) == "bool" else "bitwise_not", n[0])
+    return lambda n: op(logical if logical and n.dtype(n[0]) == "bool" else name, *n.inputs)
 
 
 def _divide(n: StableHLONode) -> Expr:
@@ -105,14 +75,9 @@ def ordered(n: StableHLONode, x: Expr) -> Expr:
 
     That order is -NaN, -inf, ..., -0, 0, ..., inf, NaN.
     """
-    width = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}[n.dtype(x)]
+    width = 8 * _bytes(n.dtype(x))
     bits = op("reinterpret", x, dtype=f"int{width}")
     return n.where(bits < 0, op("bitwise_xor", bits, n.like((1 << (width - 1)) - 1, bits)), bits)
-
-
-def _clamp(n: StableHLONode) -> Expr:
-    """Convert clamp; the limits may be scalars, which broadcast."""
-    return op("minimum", op("maximum", n[1], n[0]), n[2])
 
 
 def convert(n: StableHLONode) -> Expr:
@@ -202,10 +167,6 @@ def _is_negative(n: StableHLONode, x: Expr) -> Expr:
     return op("reinterpret", x, dtype=f"int{width}") < 0
 
 
-def _select(n: StableHLONode) -> Expr:
-    return op("where", n[0], n[1], n[2])
-
-
 def _popcnt(n: StableHLONode) -> Expr:
     """Count the bits that are 1 by adding adjacent bit fields (Warren, Hacker's Delight, 5-1)."""
     dtype = n.dtype(n[0])
@@ -254,10 +215,8 @@ def _precision(n: StableHLONode) -> Expr:
     """
     x, dtype = n[0], n.dtype(n[0])
     exponent, mantissa = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))
-    if dtype not in ("float32", "float64"):
-        wide = n.cast(x, "float32")
-        return n.cast(_reduced(n, wide, exponent, mantissa), dtype)
-    return _reduced(n, x, exponent, mantissa)
+    wide = x if dtype == "float64" else n.cast(x, "float32")
+    return n.cast(_reduced(n, wide, exponent, mantissa), dtype)
 
 
 def _reduced(n: StableHLONode, x: Expr, exponent: int, mantissa: int) -> Expr:
@@ -281,24 +240,24 @@ def _reduced(n: StableHLONode, x: Expr, exponent: int, mantissa: int) -> Expr:
 
 
 ROWS: tuple[OperationRow, ...] = (
-    *(OperationRow(name, unary(relay)) for name, relay in _UNARY.items()),
-    OperationRow("subtract", _binary("subtract")),
-    OperationRow("maximum", _for_bools("maximum", "logical_or")),
-    OperationRow("minimum", _for_bools("minimum", "logical_and")),
-    OperationRow("add", _for_bools("add", "logical_or")),
-    OperationRow("multiply", _for_bools("multiply", "logical_and")),
-    OperationRow("and", _for_bools("bitwise_and", "logical_and")),
-    OperationRow("or", _for_bools("bitwise_or", "logical_or")),
-    OperationRow("xor", _for_bools("bitwise_xor", "logical_xor")),
-    OperationRow("not", _not),
+    *(OperationRow(name, plain(relay)) for name, relay in _UNARY.items()),
+    OperationRow("subtract", plain("subtract")),
+    OperationRow("maximum", plain("maximum", "logical_or")),
+    OperationRow("minimum", plain("minimum", "logical_and")),
+    OperationRow("add", plain("add", "logical_or")),
+    OperationRow("multiply", plain("multiply", "logical_and")),
+    OperationRow("and", plain("bitwise_and", "logical_and")),
+    OperationRow("or", plain("bitwise_or", "logical_or")),
+    OperationRow("xor", plain("bitwise_xor", "logical_xor")),
+    OperationRow("not", plain("bitwise_not", "logical_not")),
     OperationRow("divide", _divide),
-    OperationRow("remainder", _binary("trunc_mod")),
+    OperationRow("remainder", plain("trunc_mod")),
     OperationRow("power", _power),
     OperationRow("atan2", lambda n: angle(n, n[0], n[1])),
     OperationRow("cbrt", _cbrt),
     OperationRow("compare", _compare),
-    OperationRow("select", _select),
-    OperationRow("clamp", _clamp),
+    OperationRow("select", plain("where")),
+    OperationRow("clamp", lambda n: op("minimum", op("maximum", n[1], n[0]), n[2])),
     OperationRow("convert", convert),
     OperationRow("bitcast_convert", _bitcast),
     OperationRow("shift_left", _shift("left_shift")),

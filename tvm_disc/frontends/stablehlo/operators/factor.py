@@ -115,10 +115,6 @@ def lu(n: StableHLONode, a: Expr) -> list[Expr]:
 # -- operators and custom calls --------------------------------------------------------------------
 
 
-def _cholesky(n: StableHLONode) -> Expr:
-    return cholesky(n, n[0], bool(n.attr("lower", False)))
-
-
 def _triangular_solve(n: StableHLONode) -> Expr:
     left, lower, unit = (bool(n.attr(k, False)) for k in ("left_side", "lower", "unit_diagonal"))
     transposed = "NO_TRANSPOSE" not in str(n.op.attributes["transpose_a"])
@@ -163,7 +159,7 @@ LAPACK: Mapping[str, Callable[[StableHLONode], object]] = {
 }
 
 ROWS: tuple[OperationRow, ...] = (
-    OperationRow("cholesky", _cholesky),
+    OperationRow("cholesky", lambda n: cholesky(n, n[0], bool(n.attr("lower", False)))),
     OperationRow("triangular_solve", _triangular_solve),
 )
 

@@ -43,6 +43,12 @@ def _coordinates(n: StableHLONode, picks: Picks, indices: Expr) -> list[Expr]:
     return [n.pick(indices, picks.depth_axis, k) for k in range(len(picks.mapped))]
 
 
+def _clipped(n: StableHLONode, start: Expr, x: Expr, axis: int, size: Dim) -> Expr:
+    """Return the starts of slices of an axis, limited so that the slices are in bounds."""
+    last = n.scalar(n.dim("subtract", n.size(x, axis), size))
+    return n.maximum(n.minimum(start, last), n.like(0, start))
+
+
 def _spread(n: StableHLONode, x: Expr, places: Sequence[int], rank: int) -> Expr:
     """Return ``x`` reshaped to ``rank``: axis i becomes axis ``places[i]``, others are 1."""
     own = dict(zip(places, n.sizes(x), strict=True))
@@ -86,8 +92,7 @@ def _positions(
     starts: list[Expr | None] = [None] * n.rank(x)
     for axis, start in zip(picks.mapped, _coordinates(n, picks, indices), strict=True):
         if clip:
-            last = n.scalar(n.dim("subtract", n.size(x, axis), sizes[axis]))
-            start = n.maximum(n.minimum(start, last), n.like(0, start))
+            start = _clipped(n, start, x, axis, sizes[axis])
         starts[axis] = _spread(n, start, batch_axes, rank)
     kept = [k for k in range(n.rank(indices)) if k != picks.depth_axis]
     for axis, along in zip(picks.batch, picks.along, strict=True):
@@ -103,14 +108,6 @@ def _positions(
 
 
 # -- gather ----------------------------------------------------------------------------------------
-
-
-def _gather(n: StableHLONode) -> Expr:
-    return _gathered(n, [int(s) for s in n.ints("slice_sizes")])
-
-
-def _dynamic_gather(n: StableHLONode) -> Expr:
-    return _gathered(n, n.entries(2, "the sizes of slices"))
 
 
 def _gathered(n: StableHLONode, sizes: Sequence[Dim]) -> Expr:
@@ -137,24 +134,18 @@ def _taken(n: StableHLONode, x: Expr, indices: Expr, picks: Picks, sizes: Sequen
     """Return the result of a gather that selects along one axis, as a take along this axis."""
     [axis] = picks.mapped
     [start] = _coordinates(n, picks, indices)
-    last = n.scalar(n.dim("subtract", n.size(x, axis), sizes[axis]))
-    start = n.maximum(n.minimum(start, last), n.like(0, start))
     count, batch = sizes[axis], n.rank(start)
-    collapsed = axis in picks.collapsed
-    if not collapsed:
+    start = _clipped(n, start, x, axis, count)
+    if axis not in picks.collapsed:
         start = n.expand(start, batch)
         if not (isinstance(count, int) and count == 1):
             start = start + n.arange(count)
     made = n.take(x, start, axis)
     # `made` has the axes before `axis`, the batch axes, the slice's axis, and those after `axis`.
-    first = list(range(axis))
-    middle = list(range(axis, axis + batch))
-    rest = list(range(axis + batch, n.rank(made)))
-    own = iter([*first, *rest])
-    others = iter(middle)
-    return n.transpose(
-        made, [next(own) if k in picks.window else next(others) for k in range(n.rank(made))]
-    )
+    rank = n.rank(made)
+    own = iter([*range(axis), *range(axis + batch, rank)])
+    others = iter(range(axis, axis + batch))
+    return n.transpose(made, [next(own if k in picks.window else others) for k in range(rank)])
 
 
 def _any_gather(
@@ -223,8 +214,7 @@ def _combined(
     n: StableHLONode, x: Expr, indices: Expr, updates: Expr, picks: Picks, mode: str
 ) -> Expr:
     if n.dtype(x) == "bool":
-        if mode != "update":
-            mode = {"add": "max", "max": "max", "mul": "min", "min": "min"}[mode]
+        mode = {"add": "max", "mul": "min"}.get(mode, mode)
         made = _scattered(n, n.cast(x, "int8"), indices, n.cast(updates, "int8"), picks, mode)
         return n.not_equal(made, n.like(0, made))
     return _scattered(n, x, indices, updates, picks, mode)
@@ -300,7 +290,7 @@ def _scattered_rows(
 
 
 ROWS: tuple[OperationRow, ...] = (
-    OperationRow("gather", _gather),
-    OperationRow("dynamic_gather", _dynamic_gather),
+    OperationRow("gather", lambda n: _gathered(n, n.ints("slice_sizes"))),
+    OperationRow("dynamic_gather", lambda n: _gathered(n, n.entries(2, "the sizes of slices"))),
     OperationRow("scatter", _scatter),
 )

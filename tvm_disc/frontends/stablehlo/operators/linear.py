@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
-from tvm_disc.frontends.stablehlo.attributes import numbers
+from tvm_disc.frontends.stablehlo.attributes import numbers, padding_pairs
 from tvm_disc.frontends.stablehlo.node import StableHLONode, short_name
 from tvm_disc.frontends.stablehlo.operators.shape import padded
 from tvm_disc.frontends.stablehlo.table import OperationRow
@@ -42,25 +42,31 @@ def contraction(
     out = n.out_dtype()
     if n.dtype(a) == "bool":
         a, b = n.cast(a, out), n.cast(b, out)
-    left, right = (_axes(n.rank(x), batch[k], contracted[k]) for k, x in enumerate((a, b)))
+    left, right = (
+        [axis for axis in range(n.rank(x)) if axis not in (*batch[k], *contracted[k])]
+        for k, x in enumerate((a, b))
+    )
     want = [n.size(a, k) for k in (*batch[0], *left)] + [n.size(b, k) for k in right]
     columns_first = _is_swapped(n, len(batch[0]), len(left))
-    left, right = (_wide_axes(n, x, axes) for x, axes in ((a, left), (b, right)))
+    left, right = (
+        [k for k in axes if n.literals(x)[k] != 1] for x, axes in ((a, left), (b, right))
+    )
     dims = [n.size(a, k) for k in batch[0]]
     rows, columns = [n.size(a, k) for k in left], [n.size(b, k) for k in right]
     inner = [n.size(a, k) for k in contracted[0]]
+    sums = "" if n.dtype(a) == out else out  # the dtype of the sums, if it is not the operands'
     if not batch[0] and len(right) == 1 and len(inner) == 1 and len(left) > 1:
         # Without batch axes, the leading axes of the left operand need not be merged.
         x = _reduced(n, a, [*left, *contracted[0]])
-        made = n.matmul(x, _reduced(n, b, [*contracted[1], *right]), _wide(n, a, out))
+        made = n.matmul(x, _reduced(n, b, [*contracted[1], *right]), sums)
     elif columns_first:
         x = _merged(n, _reduced(n, a, [*batch[0], *contracted[0], *left]), dims, [inner, rows])
         y = _merged(n, _reduced(n, b, [*batch[1], *right, *contracted[1]]), dims, [columns, inner])
-        made = n.swapped(n.matmul(y, x, _wide(n, a, out)))
+        made = n.swapped(n.matmul(y, x, sums))
     else:
         x = _merged(n, _reduced(n, a, [*batch[0], *left, *contracted[0]]), dims, [rows, inner])
         y = _merged(n, _reduced(n, b, [*batch[1], *contracted[1], *right]), dims, [inner, columns])
-        made = n.matmul(x, y, _wide(n, a, out))
+        made = n.matmul(x, y, sums)
     return made if n.rank(made) == len(want) else n.reshape(made, want)
 
 
@@ -75,35 +81,19 @@ def _reduced(n: StableHLONode, x: Expr, axes: Sequence[int]) -> Expr:
     return n.transpose(x, axes)
 
 
-def _wide_axes(n: StableHLONode, x: Expr, axes: Sequence[int]) -> list[int]:
-    return [k for k in axes if n.literals(x)[k] != 1]
-
-
 def _is_swapped(n: StableHLONode, batch: int, left: int) -> bool:
     """Return whether the only reader of the result transposes all right axes before the left axes.
 
     Then the matmul with exchanged operands computes the transposed result directly.
     """
-    uses = list(n.op.results[0].uses)
-    if (
-        len(uses) != 1
-        or short_name(getattr(uses[0].owner, "operation", uses[0].owner)) != "transpose"
-    ):
+    readers = [getattr(use.owner, "operation", use.owner) for use in n.op.results[0].uses]
+    if [short_name(reader) for reader in readers] != ["transpose"]:
         return False
-    order = [int(k) for k in numbers(uses[0].owner.attributes["permutation"])]
+    order = [int(k) for k in numbers(readers[0].attributes["permutation"])]
     wide = [k for k, d in enumerate(n.out_dims()) if d != 1]
     rows = [order.index(k) for k in wide if batch <= k < batch + left]
     columns = [order.index(k) for k in wide if k >= batch + left]
     return bool(rows and columns) and max(columns) < min(rows)
-
-
-def _wide(n: StableHLONode, x: Expr, out: str) -> str:
-    """Return ``out``, the dtype of the sums, or "" if it is that of the operands."""
-    return "" if n.dtype(x) == out else out
-
-
-def _axes(rank: int, batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
-    return [k for k in range(rank) if k not in batch and k not in contracted]
 
 
 def _merged(
@@ -151,20 +141,8 @@ def _layout(n: StableHLONode) -> ConvolutionAxes:
     )
 
 
-def _convolution(n: StableHLONode) -> Expr:
-    spatial = n.rank(n[0]) - 2
-    flat = n.ints("padding", [0] * 2 * spatial)
-    return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
-
-
-def _dynamic_conv(n: StableHLONode) -> Expr:
-    spatial = n.rank(n[0]) - 2
-    flat = n.entries(2, "the padding")
-    return _convolved(n, [(flat[2 * k], flat[2 * k + 1]) for k in range(spatial)])
-
-
-def _convolved(n: StableHLONode, pads: Sequence[tuple[Dim, Dim]]) -> Expr:
-    layout, spatial = _layout(n), n.rank(n[0]) - 2
+def _convolved(n: StableHLONode, padding: Sequence[Dim]) -> Expr:
+    layout, spatial, pads = _layout(n), n.rank(n[0]) - 2, padding_pairs(padding)
     if not 1 <= spatial <= 3:
         raise Unsupported(f"{spatial} spatial axes: expected 1, 2 or 3")
     if n.attr("batch_group_count", 1) != 1:
@@ -288,6 +266,10 @@ def _batch_grouped(
     return n.transpose(n.concat(pieces, 1), _inverse(layout.result))
 
 
+def _no_padding(n: StableHLONode) -> list[int]:
+    return [0] * 2 * (n.rank(n[0]) - 2)
+
+
 def _inverse(order: Sequence[int]) -> list[int]:
     return [order.index(k) for k in range(len(order))]
 
@@ -295,6 +277,6 @@ def _inverse(order: Sequence[int]) -> list[int]:
 ROWS: tuple[OperationRow, ...] = (
     OperationRow("dot_general", _dot_general),
     OperationRow("dot", _dot),
-    OperationRow("convolution", _convolution),
-    OperationRow("dynamic_conv", _dynamic_conv),
+    OperationRow("convolution", lambda n: _convolved(n, n.ints("padding", _no_padding(n)))),
+    OperationRow("dynamic_conv", lambda n: _convolved(n, n.entries(2, "the padding"))),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, is_float, op
+from tvm_disc.frontends.stablehlo.blocks import results_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode, direction, owner, short_name
 from tvm_disc.frontends.stablehlo.operators.elementwise import ordered
 from tvm_disc.frontends.stablehlo.table import OperationRow
@@ -42,9 +43,7 @@ def sort_keys(block: Any) -> list[tuple[int, bool]]:
     Raises:
         Unsupported: the comparator has another form.
     """
-    arguments = list(block.arguments)
-    end = list(block.operations)[-1].operation
-    found = _lexicographic(end.operands[0], arguments)
+    found = _lexicographic(results_of(block)[0], list(block.arguments))
     if not found:
         raise Unsupported("expected a comparator that compares keys by < or > one after another")
     return found
@@ -75,9 +74,7 @@ def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
     """Return (operand, whether ascending) if a comparison compares two elements of one operand."""
     sign = direction(op_)
     a, b = (_source(v, arguments) for v in op_.operands)
-    if a is None or b is None or a // 2 != b // 2 or a == b:
-        return None
-    if sign not in ("LT", "LE", "GT", "GE"):
+    if a is None or b is None or a // 2 != b // 2 or a == b or sign in ("EQ", "NE"):
         return None
     ascending = sign in ("LT", "LE")
     return a // 2, ascending if a < b else not ascending

@@ -11,8 +11,9 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.stablehlo.attributes import padding_pairs
 from tvm_disc.frontends.stablehlo.formulas import arg_reduction
-from tvm_disc.frontends.stablehlo.node import StableHLONode
+from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.frontends.stablehlo.operators.reducers import (
     MONOIDS,
     is_neutral,
@@ -45,10 +46,7 @@ def _reduce(n: StableHLONode) -> Expr | list[Expr]:
 def _folded(n: StableHLONode, name: str, x: Expr, init: Expr, axes: Sequence[int]) -> Expr:
     combine, reduction = MONOIDS[name]
     if n.dtype(x) == "bool":
-        reduction = {"sum": "any", "max": "any", "prod": "all", "min": "all"}.get(
-            reduction, reduction
-        )
-        combine = {"any": "logical_or", "all": "logical_and"}[reduction]
+        combine, reduction = MONOIDS["or" if reduction in ("sum", "max", "any") else "and"]
     # Keep the axes and squeeze them: if the reader broadcasts the result, both reshapes cancel.
     made = n.squeeze(n.reduce(reduction, x, axes, keep=True), axes)
     return made if is_neutral(n, init, name) else op(combine, made, init)
@@ -56,20 +54,17 @@ def _folded(n: StableHLONode, name: str, x: Expr, init: Expr, axes: Sequence[int
 
 def _is_iota(n: StableHLONode, k: int, axis: int) -> bool:
     """Return whether operand ``k`` is an iota along ``axis``."""
-    owner = n.op.operands[k].owner
-    found = getattr(owner, "operation", owner)
-    return (
-        str(getattr(found, "name", "")) in ("stablehlo.iota", "stablehlo.dynamic_iota")
-        and int(found.attributes["iota_dimension"].value) == axis
-    )
+    found = owner(n.op.operands[k])
+    if found is None or short_name(found) not in ("iota", "dynamic_iota"):
+        return False
+    return int(found.attributes["iota_dimension"].value) == axis
 
 
 def _argument(n: StableHLONode, name: str, inputs: Sequence[Expr], axis: int) -> list[Expr]:
     """Return the maximum or minimum along an axis and its index, or a NaN and its index."""
     x = inputs[0]
     found = n.cast(op(name, x, axis=(axis,), keepdims=False), n.dtype(inputs[1]))
-    value = n.reduce("max" if name == "argmax" else "min", x, [axis])
-    return [value, found]
+    return [n.reduce(name.removeprefix("arg"), x, [axis]), found]
 
 
 def _stepped(
@@ -103,8 +98,7 @@ def _stepped(
 def _reduce_window(n: StableHLONode) -> Expr | list[Expr]:
     rank = n.rank(n[0])
     size = n.ints("window_dimensions")
-    flat = n.ints("padding", [0] * 2 * rank)
-    pads = [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
+    pads = padding_pairs(n.ints("padding", [0] * 2 * rank))
     strides, base, dilations = (
         n.ints(k, [1] * rank) for k in ("window_strides", "base_dilations", "window_dilations")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.frontends.calc import Expr, greatest_of, least_of
+from tvm_disc.frontends.stablehlo.blocks import results_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode, owner, short_name
 from tvm_disc.relay.ops.algebra import Number
 
@@ -35,10 +36,9 @@ def combiners(block: Any) -> list[str | None]:
 
     "update" means that the update replaces the element; None means any other function.
     """
-    ops = [op.operation for op in block.operations]
     count = len(block.arguments) // 2
     found: list[str | None] = []
-    for k, value in enumerate(ops[-1].operands):
+    for k, value in enumerate(results_of(block)):
         mine = {block.arguments[k], block.arguments[count + k]}
         made = owner(value)
         if value == block.arguments[count + k]:

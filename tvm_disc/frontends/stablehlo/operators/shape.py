@@ -24,12 +24,8 @@ def broadcast_to(n: StableHLONode, x: Expr, axes: Sequence[int], dims: Sequence[
     return n.broadcast(x, dims)
 
 
-def _broadcast_in_dim(n: StableHLONode) -> Expr:
-    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), n.static_dims())
-
-
-def _dynamic_broadcast(n: StableHLONode) -> Expr:
-    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), result_dims(n, 1))
+def _broadcast_in_dim(n: StableHLONode, dims: Sequence[Dim]) -> Expr:
+    return broadcast_to(n, n[0], n.ints("broadcast_dimensions"), dims)
 
 
 def _broadcast(n: StableHLONode) -> Expr:
@@ -117,7 +113,8 @@ def _update_slice(n: StableHLONode) -> Expr:
             return row
     sizes = n.sizes(update)
     begins = starts(n, 2, x, sizes)
-    places = [a for a in range(n.rank(x)) if not _covers(n, x, update, a)]
+    dims = zip(n.formulas(x), n.formulas(update), strict=True)
+    places = [axis for axis, (a, b) in enumerate(dims) if not n.same(a, b)]
     if not places:
         return update
     if 0 in sizes:
@@ -135,23 +132,6 @@ def _update_slice(n: StableHLONode) -> Expr:
     assert inside is not None
     first = n.reshape(n.vector([begins[a] for a in places]), [1, len(places)])
     return n.written(n.where(inside, update, x), (x, new, first), places)
-
-
-def _covers(n: StableHLONode, x: Expr, update: Expr, axis: int) -> bool:
-    """Return whether the update is proved to have the length of the whole axis."""
-    a, b = n.formulas(x)[axis], n.formulas(update)[axis]
-    return n.same(a, b)
-
-
-def _pad(n: StableHLONode) -> Expr:
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    low, high, inner = (n.ints(name) for name in names)
-    return padded(n, n[0], n[1], low, high, inner)
-
-
-def _dynamic_pad(n: StableHLONode) -> Expr:
-    low, high, inner = (n.entries(k, "padding") for k in (2, 3, 4))
-    return padded(n, n[0], n[1], low, high, inner)
 
 
 def padded(
@@ -210,14 +190,6 @@ def _iota(n: StableHLONode, dims: Sequence[Dim]) -> Expr:
     return broadcast_to(n, line, [axis], dims)
 
 
-def _dimension_size(n: StableHLONode) -> Expr:
-    return n.scalar(n.size(n[0], int(n.attr("dimension"))), "int32")
-
-
-def _concatenate(n: StableHLONode) -> Expr:
-    return n.concat(n.inputs, int(n.attr("dimension")))
-
-
 def _reverse(n: StableHLONode) -> Expr:
     x = n[0]
     for axis in n.ints("dimensions"):
@@ -230,24 +202,31 @@ def _set_size(n: StableHLONode) -> Expr:
     return n.slice(n[0], int(n.attr("dimension")), 0, n.length(n[1]))
 
 
+_PADS = ("edge_padding_low", "edge_padding_high", "interior_padding")
+
 ROWS: tuple[OperationRow, ...] = (
     OperationRow("reshape", lambda n: n.reshape(n[0], n.static_dims())),
     OperationRow("dynamic_reshape", lambda n: n.reshape(n[0], result_dims(n, 1))),
-    OperationRow("broadcast_in_dim", _broadcast_in_dim),
-    OperationRow("dynamic_broadcast_in_dim", _dynamic_broadcast),
+    OperationRow("broadcast_in_dim", lambda n: _broadcast_in_dim(n, n.static_dims())),
+    OperationRow("dynamic_broadcast_in_dim", lambda n: _broadcast_in_dim(n, result_dims(n, 1))),
     OperationRow("broadcast", _broadcast),
     OperationRow("transpose", lambda n: n.transpose(n[0], n.ints("permutation"))),
-    OperationRow("concatenate", _concatenate),
+    OperationRow("concatenate", lambda n: n.concat(n.inputs, int(n.attr("dimension")))),
     OperationRow("slice", _slice),
     OperationRow("real_dynamic_slice", _real_dynamic_slice),
     OperationRow("dynamic_slice", _dynamic_slice),
     OperationRow("dynamic_update_slice", _update_slice),
-    OperationRow("pad", _pad),
-    OperationRow("dynamic_pad", _dynamic_pad),
+    OperationRow("pad", lambda n: padded(n, n[0], n[1], *map(n.ints, _PADS))),
+    OperationRow(
+        "dynamic_pad",
+        lambda n: padded(n, n[0], n[1], *(n.entries(k, "padding") for k in (2, 3, 4))),
+    ),
     OperationRow("reverse", _reverse),
     OperationRow("iota", lambda n: _iota(n, n.static_dims())),
     OperationRow("dynamic_iota", lambda n: _iota(n, result_dims(n, 0))),
-    OperationRow("get_dimension_size", _dimension_size),
+    OperationRow(
+        "get_dimension_size", lambda n: n.scalar(n.size(n[0], int(n.attr("dimension"))), "int32")
+    ),
     OperationRow("set_dimension_size", _set_size),
 )
 

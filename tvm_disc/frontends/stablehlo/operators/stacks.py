@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Expr, op
+from tvm_disc.frontends.stablehlo.blocks import results_of
 from tvm_disc.frontends.stablehlo.node import StableHLONode, direction, owner, short_name
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
@@ -134,11 +135,8 @@ class Stacks:
 def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
     """Return (index, limit) if a loop value counts 0, 1, ... while it is less than a limit."""
     cond, body = n.block(0), n.block(1)
-    last = list(cond.operations)[-1].operation
-    compare = owner(last.operands[0])
-    if compare is None or short_name(compare) != "compare":
-        return None
-    if direction(compare) != "LT":
+    compare = owner(results_of(cond)[0])
+    if compare is None or short_name(compare) != "compare" or direction(compare) != "LT":
         return None
     index = next((k for k, a in enumerate(cond.arguments) if a == compare.operands[0]), None)
     if index is None or len(list(cond.operations)) != 2:
@@ -146,7 +144,7 @@ def _counter(n: StableHLONode) -> tuple[int, Expr] | None:
     known = n.known(n[index])
     if known is None or known.any():
         return None
-    step = owner(list(body.operations)[-1].operation.operands[index])
+    step = owner(results_of(body)[index])
     if step is None or short_name(step) != "add" or step.operands[0] != body.arguments[index]:
         return None
     one = n.walk.value(step.operands[1]) if step.operands[1] in n.walk.values else None
