@@ -43,10 +43,6 @@ def _arithmetic(name: str) -> Row:
     return row
 
 
-def _rsub(m: Maker, a: Value | float, b: Value | float, alpha: float = 1) -> Value:
-    return _arithmetic("subtract")(m, b, a, alpha)  # type: ignore[no-any-return]
-
-
 _MAXIMUM, _MINIMUM = _typed("maximum", "logical_or"), _typed("minimum", "logical_and")
 
 
@@ -156,10 +152,6 @@ def _where(m: Maker, cond: Value, a: Value | float, b: Value | float) -> Value:
     return m.where(m.cast(cond, "bool"), a, b, m.out_dtype)
 
 
-def _masked_fill(m: Maker, x: Value, mask: Value, value: Value | float) -> Value:
-    return m.where(mask, value, x, m.out_dtype)
-
-
 def _atan2(m: Maker, y: object, x: Value | float) -> Value:
     """Return the angle of the point (x, y) in [-pi, pi]; zeros are signed, as in C's ``atan2``."""
     y, x = m.operands(y, x)
@@ -172,17 +164,14 @@ def _atan2(m: Maker, y: object, x: Value | float) -> Value:
     return m.where(sign_bit(m, y), -angle, angle)
 
 
-def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
-    return _plus_scaled(m, x, m.apply("multiply", *m.operands(a, b)), value)
+def _plus(name: str) -> Row:
+    """Return the converter of ``x + value * (a op b)``."""
 
+    def row(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
+        y = m.apply(name, *m.operands(a, b))
+        return m.cast(x, m.out_dtype) + (y if value == 1 else y * value)
 
-def _addcdiv(m: Maker, x: Value, a: Value, b: Value, *, value: Value | float = 1) -> Value:
-    return _plus_scaled(m, x, m.apply("divide", *m.operands(a, b)), value)
-
-
-def _plus_scaled(m: Maker, x: Value, y: Value, scale: Value | float) -> Value:
-    y = y if scale == 1 else y * scale
-    return m.cast(x, m.out_dtype) + y
+    return row
 
 
 def _lerp(m: Maker, a: Value, b: Value, weight: Value | None) -> Value:
@@ -240,7 +229,7 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("add", _arithmetic("add")),
     **_tensor_scalar("sub", _arithmetic("subtract")),
     **_tensor_scalar("mul", _arithmetic("multiply")),
-    **_tensor_scalar("rsub", _rsub),
+    **_tensor_scalar("rsub", lambda m, a, b, alpha=1: _arithmetic("subtract")(m, b, a, alpha)),
     **_tensor_scalar("div", divided, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
     **_tensor_scalar("true_divide", divided),
     **_tensor_scalar("floor_divide", partial(divided, rounding_mode="floor"), "default", "Scalar"),
@@ -276,10 +265,10 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("__lshift__", _typed("left_shift")),
     **_tensor_scalar("__rshift__", _typed("right_shift")),
     **_tensor_scalar("where", _where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
-    **_tensor_scalar("masked_fill", _masked_fill),
+    **_tensor_scalar("masked_fill", lambda m, x, mask, value: _where(m, mask, value, x)),
     "atan2.default": _atan2,
-    "addcmul.default": _addcmul,
-    "addcdiv.default": _addcdiv,
+    "addcmul.default": _plus("multiply"),
+    "addcdiv.default": _plus("divide"),
     **_tensor_scalar("lerp", _lerp),
     "hypot.default": _hypot,
     "ldexp.Tensor": _ldexp,

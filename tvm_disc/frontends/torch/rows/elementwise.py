@@ -93,14 +93,6 @@ def _clamp(m: Maker, x: Value, min: Any = None, max: Any = None) -> Value:
     return clamped(m, x, min, max)
 
 
-def _hardtanh(m: Maker, x: Value, min_val: object = -1, max_val: object = 1) -> Value:
-    return _clamp(m, x, min_val, max_val)
-
-
-def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
-    return m.apply("nn.leaky_relu", x, alpha=float(negative_slope))
-
-
 def _elu(m: Maker, x: Value, alpha: float = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
     scaled = x * float(input_scale) if input_scale != 1 else x
     low = m.expm1(scaled) * float(alpha)
@@ -225,8 +217,8 @@ ROWS: Mapping[str, Row] = {
     "clamp.Tensor": lambda m, x, min=None, max=None: clamped(m, x, min, max),
     **{f"clamp_min.{o}": lambda m, x, low: clamped(m, x, low, None) for o in _BOUNDS},
     **{f"clamp_max.{o}": lambda m, x, high: clamped(m, x, None, high) for o in _BOUNDS},
-    "hardtanh.default": _hardtanh,
-    "leaky_relu.default": _leaky_relu,
+    "hardtanh.default": lambda m, x, min_val=-1, max_val=1: _clamp(m, x, min_val, max_val),
+    "leaky_relu.default": lambda m, x, slope=0.01: m.apply("nn.leaky_relu", x, alpha=float(slope)),
     "elu.default": _elu,
     "gelu.default": gelu,
     "silu.default": lambda m, x: x * m.sigmoid(x),

@@ -186,10 +186,6 @@ def _index_fill(m: Maker, x: Value, dim: int, index: Value, value: Value | float
     return _written_along(m, x, dim, index, m.reshape(values, ()), "update", negative=True)
 
 
-def _embedding(m: Maker, weight: Value, indices: Value, *args: object, **kwargs: object) -> Value:
-    return m.take(weight, m.inside(indices, weight.dims[0]), 0)
-
-
 def _index_select(m: Maker, x: Value, dim: int, index: Value) -> Value:
     if x.rank == 0:
         return m.reshape(x, m.out_dims)
@@ -318,7 +314,7 @@ ROWS: Mapping[str, Row] = {
     "index_fill.int_Scalar": _index_fill,
     "index_fill.int_Tensor": _index_fill,
     "index_select.default": _index_select,
-    "embedding.default": _embedding,
+    "embedding.default": lambda m, x, index, *_, **__: m.take(x, m.inside(index, x.dims[0]), 0),
     "take.default": _take,
     "gather.default": _gather,
     "masked_select.default": _masked_select,

@@ -68,10 +68,6 @@ def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
     return row
 
 
-def _batch_sum(m: Maker, a: Value, b: Value) -> Value:
-    return m.reduce("sum", product(m, a, b), [0])
-
-
 def _outer(m: Maker, a: Value, b: Value) -> Value:
     return m.expand(a, 1) * m.expand(b, 0)
 
@@ -221,7 +217,7 @@ ROWS: Mapping[str, Row] = {
     "addmv.default": _added(matmul),
     "addr.default": _added(_outer),
     "baddbmm.default": _added(matmul),
-    "addbmm.default": _added(_batch_sum),
+    "addbmm.default": _added(lambda m, a, b: m.reduce("sum", product(m, a, b), [0])),
     "outer.default": _outer,
     "ger.default": _outer,
     "scaled_dot_product_attention.default": attention,

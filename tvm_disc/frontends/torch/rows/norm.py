@@ -210,13 +210,11 @@ def _functional_batch_norm(
     y, own_mean, scale = _by_batch(m, x, weight, bias, eps)
     axes = [a for a in range(x.rank) if a != 1]
     spread, _ = moments(m, x, axes, 1.0, False)
-    kept = [_moved(m, old, new, momentum) for old, new in ((mean, own_mean), (variance, spread))]
+    kept = [
+        old * (1 - momentum) + m.cast(new, old.dtype) * momentum
+        for old, new in ((mean, own_mean), (variance, spread))
+    ]
     return (y, own_mean, scale, *kept)
-
-
-def _moved(m: Maker, old: Value, new: Value, momentum: float) -> Value:
-    part = m.cast(new, old.dtype) * momentum
-    return old * (1 - momentum) + part
 
 
 def _rms_norm(

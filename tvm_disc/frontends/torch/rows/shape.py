@@ -16,16 +16,8 @@ def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     return m.reshape(x, m.out_dims)
 
 
-def _stretch(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
-    return m.broadcast(x, m.out_dims)
-
-
 def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
     return m.swap(x, a % x.rank, b % x.rank) if x.rank else x
-
-
-def _t(m: Maker, x: Value) -> Value:
-    return m.swap(x, 0, 1) if x.rank == 2 else x
 
 
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
@@ -318,9 +310,9 @@ ROWS: Mapping[str, Row] = {
     **_VIEWS,
     **{name.replace(".", "_copy."): row for name, row in _VIEWS.items()},
     **dict.fromkeys(_RESHAPES, _to_result),
-    **dict.fromkeys(_EXPANDS, _stretch),
+    **dict.fromkeys(_EXPANDS, lambda m, x, *_, **__: m.broadcast(x, m.out_dims)),
     **dict.fromkeys(_SPLITS, _split),
-    "t.default": _t,
+    "t.default": lambda m, x: m.swap(x, 0, 1) if x.rank == 2 else x,
     "cat.default": joined,
     "concat.default": joined,
     "concatenate.default": joined,
