@@ -56,6 +56,12 @@ def is_onnx(source: object) -> bool:
     return is_file(source, ".onnx") or is_class(source, "onnx", "ModelProto")
 
 
+def is_pytorch(source: object) -> bool:
+    """Return whether a source is a module or an exported program of PyTorch, or its file."""
+    kinds = (("torch", "ExportedProgram"), ("tvm_disc", "Exported"), ("torch", "Module"))
+    return is_file(source, ".pt2") or any(is_class(source, *kind) for kind in kinds)
+
+
 SMALLEST_MODULE = 64  # bytes; every serialized module is longer
 
 
@@ -110,7 +116,5 @@ READERS: tuple[tuple[Callable[[object], bool], Callable[[object], object]], ...]
     # Keras precedes PyTorch: with the PyTorch backend a Keras model is also a `torch.nn.Module`
     (lambda source: is_class(source, "keras", "Model"), from_keras),
     (lambda source: is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
-    (lambda source: is_class(source, "torch", "ExportedProgram"), from_pytorch),
-    (lambda source: is_class(source, "tvm_disc", "Exported"), from_pytorch),
-    (lambda source: is_class(source, "torch", "Module"), from_pytorch),
+    (is_pytorch, from_pytorch),
 )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_disc.frontends.detect import is_class, is_file, is_onnx
+from tvm_disc.frontends.detect import is_class, is_onnx, is_pytorch
 from tvm_disc.frontends.sources import Source
 from tvm_disc.typing import Argument, Arguments, Array
 
@@ -122,17 +122,7 @@ FRAMEWORKS: tuple[tuple[Callable[[Source], bool], str, str, Callable[[Source], R
     (lambda s: is_class(s, "jax", "Exported"), "jax", "JAX", _jax),
     # Keras precedes PyTorch: with the PyTorch backend a Keras model is also a `torch.nn.Module`
     (lambda s: is_class(s, "keras", "Model"), "keras", "Keras", _keras),
-    (
-        lambda s: (
-            is_file(s, ".pt2")
-            or is_class(s, "torch", "ExportedProgram")
-            or is_class(s, "torch", "Module")
-            or is_class(s, "tvm_disc", "Exported")
-        ),
-        "torch",
-        "PyTorch",
-        _torch,
-    ),
+    (is_pytorch, "torch", "PyTorch", _torch),
 )
 
 __all__ = ["Run", "original"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import placed, refusal
-from tvm_disc.frontends.torch.conditions import keys_of, reads_input
+from tvm_disc.frontends.torch.conditions import ConditionVisitor
 from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
 from tvm_disc.relay.expr import Expr, Let, Var
 
@@ -73,14 +73,8 @@ def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
     return body
 
 
-class _Evaluation(ast.NodeVisitor):
-    """Converts Python text that PyTorch prints to Relay arithmetic on scalars."""
-
-    def __init__(self, read: Read) -> None:
-        self.read = read
-
-    def generic_visit(self, node: ast.AST) -> Number:
-        raise Unsupported(f"`{ast.unparse(node)}` is not supported")
+class _Evaluation(ConditionVisitor[Number]):
+    """Converts to Relay arithmetic on scalars."""
 
     def _made(self, node: ast.AST, *args: ast.expr) -> Number:
         return RULES[_NODES[type(node)]]([self.visit(a) for a in args])
@@ -122,18 +116,6 @@ class _Evaluation(ast.NodeVisitor):
         """Convert a function of numbers."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
         return RULES[_FUNCTIONS[name]]([self.visit(a) for a in node.args])
-
-    def visit_Name(self, node: ast.Name) -> Number:
-        """Convert a symbol."""
-        return self.read((node.id,), None)
-
-    def visit_Subscript(self, node: ast.Subscript) -> Number:
-        """Convert ``L['x'].size()[0]``, or an input ``L['n']`` that is a number."""
-        return self.read(*reads_input(node))
-
-    def visit_Attribute(self, node: ast.Attribute) -> Number:
-        """Convert ``L['x'].n``, a field of an input, which is a number."""
-        return self.read(keys_of(node), None)
 
 
 def symbol_number(symbols: Symbols, keys: tuple[object, ...], axis: int | None) -> Number:

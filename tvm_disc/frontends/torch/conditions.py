@@ -13,11 +13,12 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.typing import ExportedProgram, SymExpr
 
+T = TypeVar("T")
 Keys = tuple[Any, ...]
 # Returns the text of a dim in the constraint language, for the path of keys to an input and an
 # axis. If the axis is None, the text is that of an input or symbol that is a number.
@@ -52,7 +53,7 @@ def constraint_of(text: str, place: Place) -> str:
     """
     try:
         tree = ast.parse(" ".join(text.split()), mode="eval").body
-        return ast.unparse(_Translation(place).visit(tree))
+        return ast.unparse(_Translation(lambda *key: ast.Name(place(*key))).visit(tree))
     except (SyntaxError, Unsupported) as error:
         raise Unsupported(
             f"the exported program requires `{text}` of its inputs, which cannot be checked: "
@@ -95,14 +96,33 @@ def _sum(terms: list[ast.expr]) -> ast.expr:
     return first
 
 
-class _Translation(ast.NodeTransformer):
-    """Translates Python text that PyTorch prints to the constraint language."""
+class ConditionVisitor(ast.NodeVisitor, Generic[T]):
+    """Converts Python text that PyTorch prints; ``given`` converts the numbers that it reads.
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    The arguments of ``given`` are those of ``Place``.
+    """
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
+    def __init__(self, given: Callable[[Keys, int | None], T]) -> None:
+        self.given = given
+
+    def generic_visit(self, node: ast.AST) -> T:
         raise Unsupported(f"`{ast.unparse(node)}` is not supported")
+
+    def visit_Name(self, node: ast.Name) -> T:
+        """Convert a symbol."""
+        return self.given((node.id,), None)
+
+    def visit_Subscript(self, node: ast.Subscript) -> T:
+        """Convert ``L['x'].size()[0]``, or an input ``L['n']`` that is a number."""
+        return self.given(*reads_input(node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> T:
+        """Convert ``L['x'].n``, a field of an input, which is a number."""
+        return self.given(keys_of(node), None)
+
+
+class _Translation(ConditionVisitor[ast.AST]):
+    """Translates to the constraint language."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Translate `a and b`."""
@@ -144,24 +164,12 @@ class _Translation(ast.NodeTransformer):
             return self.generic_visit(node)
         return node
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Translate a symbol."""
-        return ast.Name(self.place((node.id,), None))
-
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Translate a function of numbers."""
         name = _function(node.func)
         if name is None or node.keywords or (name not in ("max", "min") and len(node.args) != 1):
             return self.generic_visit(node)
         return ast.Call(ast.Name(name), [self.visit(a) for a in node.args], [])
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Translate ``L['x'].size()[0]``, or an input ``L['n']`` that is a number."""
-        return ast.Name(self.place(*reads_input(node)))
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Translate ``L['x'].n``, a field of an input, which is a number."""
-        return ast.Name(self.place(keys_of(node), None))
 
 
 def _function(node: ast.expr) -> str | None:
@@ -315,6 +323,7 @@ def code_of(expr: SymExpr, env: Any) -> str:
 
 
 __all__ = [
+    "ConditionVisitor",
     "Keys",
     "LayoutCondition",
     "Place",
@@ -322,8 +331,6 @@ __all__ = [
     "code_of",
     "constraint_of",
     "environment_of",
-    "keys_of",
     "printed",
-    "reads_input",
     "recorded_guards",
 ]
