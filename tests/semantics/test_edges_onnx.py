@@ -176,3 +176,25 @@ def test_more_than_there_are_is_refused() -> None:
     assert [np.asarray(p).shape for p in exe(TABLE[:3, 0])] == [(1,), (2,)]
     with pytest.raises(tvm_disc.DiscError, match=r"\w+"):
         exe(TABLE[:, 0])
+
+
+@pytest.mark.parametrize("other", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_powers_of_integers(dtype: str, other: str) -> None:
+    """A power is exact, or wraps; 1 / a**n is rounded towards zero."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    a = np.array([3, 7, 5, -3, 2, 2, -1, 1, 2, -2, 0], dtype)
+    b = np.array([39, 22, 27, 40, 62, 64, -3, -4, -1, -3, 0], other)
+    given = {"a": a, "b": b}
+    got = np.asarray(tvm_disc.build(model(node("Pow", ["a", "b"], ["y"]), given, kind))(a, b))
+    want = np.array([*(a[:6].astype("int64") ** b[:6]), -1, 1, 0, 0, 1]).astype(dtype)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_powers_by_a_wider_type(dtype: str) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    a, b = np.array([3, 7, 1001], dtype), np.array([33.3, 18.1, 6.2])
+    given = {"a": a, "b": b}
+    got = np.asarray(tvm_disc.build(model(node("Pow", ["a", "b"], ["y"]), given, kind))(a, b))
+    np.testing.assert_allclose(got, (a.astype("float64") ** b).astype(dtype), rtol=1e-7)

@@ -105,17 +105,14 @@ def _pow(n: OnnxNode) -> Expr:
             return reduce(mul, [base] * int(value))
         if value == 0.5 and is_float(n.dtype(base)):
             return n.sqrt(base)
-    dtype = n.dtype(base)
-    if is_float(dtype):
+    dtype, other = n.dtype(base), n.dtype(exponent)
+    if is_float(dtype) and other != "float64":
         return base ** n.cast(exponent, dtype)
-    if is_float(n.dtype(exponent)):
-        wide = n.cast(base, n.dtype(exponent)) ** exponent
-        return n.cast(wide, dtype)
-    if dtype in ("int32", "int64"):
-        # A power of integers that is computed in float64 is not exact.
-        wide = n.cast(base, "float64") ** n.cast(exponent, "float64")
-        return n.cast(op("round", wide), dtype)
-    return base ** n.cast(exponent, dtype)
+    if is_float(other):
+        return n.cast(n.cast(base, "float64") ** n.cast(exponent, "float64"), dtype)
+    # Overflow wraps, so a power of wider integers has the same low bits.
+    wide = dtype if dtype == other else "int64"
+    return n.cast(n.cast(base, wide) ** n.cast(exponent, wide), dtype)
 
 
 def _isinf(n: OnnxNode) -> Expr:

@@ -106,13 +106,7 @@ def powered(m: Maker, base: object, exponent: object) -> Value:
         if made is not None:
             return made
     a, b = m.operands(base, exponent)
-    if a.is_float:
-        return a**b
-    # float64 is exact for powers up to 2^53.
-    wide = m.cast(a, "float64") ** m.cast(b, "float64")
-    # A negative power of 1 or -1 is exact; that of every other base, including 0, is 0.
-    parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
-    return m.cast(m.where(b < 0, parts, m.apply("round", wide)), dtype)
+    return a**b
 
 
 def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
