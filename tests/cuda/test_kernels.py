@@ -139,3 +139,15 @@ def test_convolution_as_a_product(gpu: ctypes.CDLL) -> None:
     for n, h, w in ((1, 1, 1), (2, 9, 7), (1, 33, 20)):
         a = noise(n, 8, h, w)
         check(gpu, program, [a], plain(a))
+
+
+def test_literal_zeros(gpu: ctypes.CDLL) -> None:
+    """A product with 0.0 is NaN if the other operand is NaN or infinite."""
+    x, zero = rows("n", 4), relay.const(0.0)
+    results = [x * zero, relay.sum(x) * zero, zero / x, x + zero, relay.nn.dense(x, x) * zero]
+    program = built(function(x, relay.Tuple(results)))
+    a = np.array([[np.nan, 1, -0.0, np.inf], [1, 2, -3, 4]], "float32")
+    with np.errstate(invalid="ignore"):
+        wanted = [a * 0, a.sum() * 0, 0 / a, a + 0, (a @ a.T) * 0]
+    for got, want in zip(program(a), wanted, strict=True):
+        np.testing.assert_array_equal(got, np.float32(want))

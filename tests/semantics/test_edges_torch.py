@@ -6,6 +6,7 @@ equal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -238,3 +239,34 @@ def test_casts_of_numbers_beyond(dtype: str, to: str) -> None:
     x = torch.tensor(numbers, dtype=getattr(torch, dtype))
     exe = tvm_disc.build(module_of(lambda v: v.to(getattr(torch, to))), example_inputs=(x,))
     assert np.asarray(exe(x)).dtype == to
+
+
+ZEROS: Mapping[str, Function] = {
+    "0 * x": lambda x: 0.0 * x,
+    "x * -0": lambda x: x * -0.0,
+    "0 / x": lambda x: 0.0 / x,
+    "x + 0": lambda x: x + 0.0,
+    "x - -0": lambda x: x - -0.0,
+    "0 * x + 1": lambda x: x * 0.0 + 1.0,
+    "float64": lambda x: x.double() * 0.0,
+    "float16": lambda x: x.half() * 0.0,
+    "bfloat16": lambda x: (x.bfloat16() * 0.0).float(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_literal_zeros(name: str) -> None:
+    """IEEE's rules for NaN, infinities and -0.0, in whole vectors, their rest, and scalars."""
+
+    def function(x: Any) -> Any:
+        f, total = ZEROS[name], x.sum(0)
+        return f(x), f(x @ torch.eye(2)[:, :1]), f(total), f(total)[None] * x, f(x[0, 0])
+
+    exe = tvm_disc.build(module_of(function), example_inputs=(torch.ones(7, 2),))
+    for special in (math.nan, math.inf, -math.inf, -0.0, 0.0, 2.0):
+        for rows in (1, 2, 7, 40):
+            x = torch.full((rows, 2), special)
+            for got, want in zip(plain(exe(x)), plain(function(x)), strict=True):
+                np.testing.assert_array_equal(got, want)
+                number = ~np.isnan(want)
+                np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))

@@ -54,11 +54,51 @@ def _float_divide(a: Expr, b: Expr) -> Expr:
     TVM refuses to fold a division by a literal 0. That division is emitted as a product with
     infinity, which has the same result: infinity, or NaN if the dividend is 0 or NaN.
     """
-    value = b.value if isinstance(b, tirx.Broadcast) else b
-    if isinstance(value, tirx.FloatImm) and value.value == 0:
-        infinite = tirx.const(math.copysign(math.inf, value.value), element_dtype(b))
+    zero = _literal_zero(b)
+    if zero is not None:
+        infinite = tirx.const(math.copysign(math.inf, zero), element_dtype(b))
         return a * same_lanes(infinite, b)[0]
-    return a / b
+    zero = _literal_zero(a)
+    return a / b if zero is None else _minus_zero(b) / (b if zero < 0 else -b)
+
+
+def _literal_zero(x: Expr) -> float | None:
+    """Return 1.0 or -1.0, the sign of ``x``, if ``x`` is a literal zero of floats, else None."""
+    value = x.value if isinstance(x, tirx.Broadcast) else x
+    if not isinstance(value, tirx.FloatImm) or value.value != 0:
+        return None
+    return math.copysign(1.0, value.value)
+
+
+def _minus_zero(like: Expr) -> Expr:
+    """Return -0.0, as a reinterpreted integer that TVM's simplifier does not fold.
+
+    TVM treats floats as real numbers: it folds ``x * 0.0`` and ``0.0 / x`` to 0, which is wrong if
+    ``x`` is NaN or infinite, and ``x + 0.0`` to ``x``, which is wrong if ``x`` is -0.0. TVM's LLVM
+    generator fails on a reinterpreted 0, so there is no such +0.0.
+    """
+    dtype = element_dtype(like)
+    bits = int(tvm.DataType(dtype).bits)
+    return same_lanes(tirx.reinterpret(dtype, const(-(1 << (bits - 1)), f"int{bits}")), like)[0]
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
+        if zero is not None:
+            return (other if zero < 0 else -other) * _minus_zero(other)
+    return a * b
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
+        if zero is not None and zero > 0:
+            return other - _minus_zero(other)
+    return a + b
+
+
+def _difference(a: Expr, b: Expr) -> Expr:
+    zero = _literal_zero(b)
+    return a - b if zero is None or zero > 0 else a - _minus_zero(a)
 
 
 def _comparison(op: Binary) -> Binary:
@@ -278,9 +318,9 @@ def _largest(x: Expr) -> Expr:
 
 
 BINARY: Mapping[str, Callable[..., Expr]] = {
-    "add": _either(tirx.Or, lambda a, b: a + b),
-    "subtract": lambda a, b: a - b,
-    "multiply": _either(tirx.And, lambda a, b: a * b),
+    "add": _either(tirx.Or, _sum),
+    "subtract": _difference,
+    "multiply": _either(tirx.And, _product),
     "divide": _by_kind(_float_divide, division.trunc_divide),
     "floor_divide": _by_kind(remainder.floor_divide, division.floor_divide),
     "floor_mod": _by_kind(remainder.floor_mod, division.floor_mod),

@@ -117,13 +117,13 @@ def _marked(function: DeviceFunction, target: Target) -> Any:
 
 
 def _constant_bits(body: Expr) -> Any:
-    """Replace a reinterpreted float literal by an integer: TVM's CUDA C would take the literal's
-    address, which is invalid.
+    """Replace a reinterpreted literal by one of the other type: TVM's CUDA C would take the
+    literal's address, which is invalid.
     """
 
     def folded(node: Call) -> Expr:
         name, arg = getattr(node.op, "name", ""), node.args[0] if len(node.args) else None
-        if name != "tirx.reinterpret" or not isinstance(arg, tirx.FloatImm):
+        if name != "tirx.reinterpret" or not isinstance(arg, tirx.FloatImm | tirx.IntImm):
             return node
         value = np.array(arg.value, str(arg.ty.dtype))
         bits = value.view(str(node.ty.dtype))
