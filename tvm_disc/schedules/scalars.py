@@ -101,10 +101,19 @@ def _difference(a: Expr, b: Expr) -> Expr:
     return a - b if zero is None or zero > 0 else a - _minus_zero(a)
 
 
-def _comparison(op: Binary) -> Binary:
-    """Return a comparison that converts bools to bytes first, since LLVM does not order bools."""
+def _comparison(op: Binary, sides: tuple[bool | None, bool | None] = (None, None)) -> Binary:
+    """Return a comparison that converts bools to bytes first, since LLVM does not order bools.
+
+    Args:
+        sides: results for unsigned operands if the left or the right one is a literal 0. TVM's
+            analyzer negates the condition of a Select, and fails for ``x <= 0 - 1``.
+    """
 
     def fn(a: Expr, b: Expr) -> Expr:
+        if element_dtype(a).startswith("u"):
+            for x, result in zip((a, b), sides, strict=True):
+                if result is not None and _literal_integer(x) == 0:
+                    return same_lanes(const(result, "bool"), a)[0]
         return op(_as_number(a), _as_number(b))
 
     return fn
@@ -138,7 +147,7 @@ def _negative(x: Expr) -> Expr:
 
 
 def _abs(x: Expr) -> Expr:
-    return x if element_dtype(x) == "bool" else tirx.abs(x)
+    return x if element_dtype(x).startswith(("bool", "u")) else tirx.abs(x)
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
@@ -329,10 +338,10 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),
     "not_equal": _comparison(_differs),
-    "less": _comparison(lambda a, b: a < b),
-    "less_equal": _comparison(lambda a, b: a <= b),
-    "greater": _comparison(lambda a, b: a > b),
-    "greater_equal": _comparison(lambda a, b: a >= b),
+    "less": _comparison(lambda a, b: a < b, (None, False)),
+    "less_equal": _comparison(lambda a, b: a <= b, (True, None)),
+    "greater": _comparison(lambda a, b: a > b, (False, None)),
+    "greater_equal": _comparison(lambda a, b: a >= b, (None, True)),
     "logical_and": _logical(tirx.And),
     "logical_or": _logical(tirx.Or),
     "logical_xor": _logical(lambda a, b: tirx.NE(_as_number(a), _as_number(b))),
