@@ -14,6 +14,7 @@ from tests.schedules.attention.cases import (
     SCALE,
     attend,
     compile_one,
+    planned,
     qkv,
     random,
     reference,
@@ -167,6 +168,26 @@ def test_keys_may_lie_transposed() -> None:
     for m, n in LENGTHS:
         a, b, c = (x[0] for x in random(m, n, 12, 10))
         got = program(a, b.swapaxes(1, 2).copy(), c.swapaxes(1, 2).copy())
+        np.testing.assert_allclose(got, reference(a, b, c), **CLOSE["float32"])
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_transposed_keys_of_every_length(rows: int) -> None:
+    """The stride of the depth is the unknown number of keys."""
+    q, k, v = tensor("q", 6, rows, 64), tensor("k", 6, 64, "?"), tensor("v", 6, "?", 64)
+    scores = relay.nn.batch_matmul(q, k, transpose_b=False) * relay.const(np.float32(SCALE))
+    body = relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False)
+    facts = ["v.1 == k.2"]
+    assert "read without packing: Q, K, V" in planned([q, k, v], body, facts)
+    program = compile_one([q, k, v], body, facts)
+    for n in (*range(1, 601), 1023, 1024, 1025):
+        a, b, c = (x.reshape(6, -1, 64) for x in random(rows, n, 64, 64))
+        got = program(a, b.swapaxes(1, 2).copy(), c)
+        np.testing.assert_allclose(got, reference(a, b, c), **CLOSE["float32"])
+    for special in (np.nan, np.inf, -np.inf):
+        a, b, c = (x.reshape(6, -1, 64) for x in random(rows, 77, 64, 64))
+        a[0, 0, 3] = special
+        got = program(a, b.swapaxes(1, 2).copy(), c)
         np.testing.assert_allclose(got, reference(a, b, c), **CLOSE["float32"])
 
 

@@ -282,12 +282,13 @@ def strides_of(
     if any(p is None for p in places):
         return None
     (node, general), (_, base), (_, next_outer), (_, next_k) = (p for p in places if p is not None)
-    simplify = tvm.sym.Analyzer().simplify
-    stride, k_stride = simplify(next_outer - base), simplify(next_k - base)
-    rest = simplify(general - base - outer * stride - k * k_stride)
-    if static_dim(rest) != 0:
-        return None
-    return Strides(node, _size(stride), _size(k_stride))
+    # TVM's analyzer does not expand products of sums, such as (64 g + k) n; the solver does.
+    for simplify in (tvm.sym.Analyzer().simplify, solver.simplify):
+        stride, k_stride = simplify(next_outer - base), simplify(next_k - base)
+        rest = simplify(general - base - outer * stride - k * k_stride)
+        if static_dim(rest) == 0:
+            return Strides(node, _size(stride), _size(k_stride))
+    return None
 
 
 def dtypes_of(view: View) -> tuple[str, str]:
