@@ -25,7 +25,7 @@ from tvm import tirx
 
 from tvm_disc.relay.kernel_ops import NIBBLES
 from tvm_disc.schedules.gemm.integer import add_products, emit_groups
-from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.schedules.gemm.tile import GemmTile, independent_sums
 from tvm_disc.target.dots import DOTS
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import (
@@ -53,8 +53,6 @@ from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
 # hardware prefetcher reads ahead. Software prefetches would compete for its fill buffers: with
 # them, one and two rows times 768 x 2304 took 1.3 times as long on a Zen 4, three rows 1.1 times.
 _STREAMED_ROWS = 3
-# Independent sums needed to cover the latency of two 4-cycle FMA pipes.
-_LATENCY_SUMS = 8
 
 
 def ramp(base: Expr | int, lanes: int) -> Expr:
@@ -190,6 +188,7 @@ class KernelForm:
 
 
 PLAIN = KernelForm()
+_STREAM = KernelForm(ahead=True)  # packed weights in the type of the sums
 _OF_B = ("b", "ahead")  # pointers to elements of B
 
 
@@ -219,9 +218,8 @@ class RegisterTile:
     ) -> None:
         self.tile, self.dtype, self.rows, self.vectors, self.form = tile, dtype, rows, vectors, form
         self.lanes = lanes = tile.lanes
-        self.splits = 1
-        while self.splits < 4 and rows * vectors * self.splits < _LATENCY_SUMS:
-            self.splits *= 2
+        step_bytes = vectors * lanes * tvm.DataType(dtype).bits // 8
+        self.splits = independent_sums(rows, vectors, step_bytes if form == _STREAM else 0)
         self.pointers = _pointers(form, dtype)
         self.params: dict[str, Expr] = {n: index_var(n) for n in form.sizes}
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]

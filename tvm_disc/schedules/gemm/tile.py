@@ -16,6 +16,9 @@ from tvm_disc.target.isa import Isa
 
 ROUNDED_COLUMNS = 768  # columns of a task whose rows are rounded
 ROUNDED_KC = 6144  # bytes of a row of a K block of rounded rows
+# Independent sums needed to cover the latency of two 4-cycle FMA pipes.
+_LATENCY_SUMS = 8
+_SLOW_STRIDE_BYTES = 512  # of the loads of a stream, see independent_sums
 
 
 @dataclass(frozen=True)
@@ -99,3 +102,16 @@ def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> Gemm
             vectors = min(vectors, needed)
     rows = min(14, max(1, (isa.registers - vectors - 1) // vectors))
     return GemmTile(m_r=rows, n_r=vectors * lanes, lanes=lanes)
+
+
+def independent_sums(rows: int, vectors: int, step_bytes: int = 0) -> int:
+    """Return the number of sums per result of a register tile, for consecutive steps of K.
+
+    ``step_bytes`` is the size of one step of a streamed B, or 0. One row of A waits for B, and a
+    stream at a stride of 512 bytes per load was slow on a Zen 5: one row times 512 x 128 took 1.38
+    times as long with two sums as with three. So another sum is added at this stride.
+    """
+    sums = 1
+    while sums < 4 and rows * vectors * sums < _LATENCY_SUMS:
+        sums *= 2
+    return sums + (rows == 1 and sums * step_bytes == _SLOW_STRIDE_BYTES)
