@@ -17,6 +17,20 @@ ref = References("nn")
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
+def _conv(rank: int) -> OpRow:
+    return op(f"nn.conv{rank}d", "data weight", OUT_ELEMWISE, ref.conv.of(rank), conv_attrs(rank))
+
+
+def _conv_transpose(rank: int) -> OpRow:
+    return op(
+        f"nn.conv{rank}d_transpose",
+        "data weight",
+        OUT_ELEMWISE,
+        image.conv_transpose.of(rank),
+        conv_attrs(rank, transposed=True),
+    )
+
+
 def _pool(kind: str, rank: int) -> OpRow:
     average = kind == "avg"
     return op(
@@ -51,30 +65,7 @@ def _global_pool(kind: str, reduce: Callable[..., object]) -> OpRow:
 _KINDS: tuple[tuple[str, Callable[..., object]], ...] = (("avg", np.mean), ("max", np.max))
 
 ROWS: tuple[OpRow, ...] = (
-    op("nn.conv1d", "data weight", OUT_ELEMWISE, ref.conv.of(1), conv_attrs(1)),
-    op(
-        "nn.conv1d_transpose",
-        "data weight",
-        OUT_ELEMWISE,
-        image.conv_transpose.of(1),
-        conv_attrs(1, transposed=True),
-    ),
-    op("nn.conv2d", "data weight", OUT_ELEMWISE, ref.conv.of(2), conv_attrs(2)),
-    op(
-        "nn.conv2d_transpose",
-        "data weight",
-        OUT_ELEMWISE,
-        image.conv_transpose.of(2),
-        conv_attrs(2, transposed=True),
-    ),
-    op("nn.conv3d", "data weight", OUT_ELEMWISE, ref.conv.of(3), conv_attrs(3)),
-    op(
-        "nn.conv3d_transpose",
-        "data weight",
-        OUT_ELEMWISE,
-        image.conv_transpose.of(3),
-        conv_attrs(3, transposed=True),
-    ),
+    *(row for rank in (1, 2, 3) for row in (_conv(rank), _conv_transpose(rank))),
     *(_adaptive_pool(kind, rank, reduce) for kind, reduce in _KINDS for rank in (1, 2, 3)),
     *(_pool("avg", rank) for rank in (1, 2, 3)),
     *(_global_pool(kind, reduce) for kind, reduce in _KINDS),

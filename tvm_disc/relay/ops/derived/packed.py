@@ -10,6 +10,23 @@ image = References("image")
 ref = References("packed")
 sparse = References("sparse")
 
+
+def _winograd(rank: int) -> tuple[OpRow, OpRow]:
+    """Return the rows of the transform of the weights and of the convolution with its result."""
+    name = f"nn.contrib_conv{rank}d_winograd"
+    tile = {"tile_size": REQUIRED}
+    return (
+        op(f"{name}_weight_transform", "weight", OUT_ELEMWISE, ref.winograd_weights, tile),
+        op(
+            f"{name}_without_weight_transform",
+            "data weight",
+            OUT_ELEMWISE,
+            ref.winograd.of(rank),
+            {**tile, **conv_attrs(rank)},
+        ),
+    )
+
+
 ROWS: tuple[OpRow, ...] = (
     op("annotation.bitpack_end", "data", OPAQUE, image.identity),
     op("annotation.bitpack_start", "data", OPAQUE, image.identity),
@@ -74,34 +91,8 @@ ROWS: tuple[OpRow, ...] = (
         OPAQUE,
         attrs={"convolution_algorithm": REQUIRED, "out_dtype": ""},
     ),
-    op(
-        "nn.contrib_conv2d_winograd_weight_transform",
-        "weight",
-        OUT_ELEMWISE,
-        ref.winograd_weights,
-        {"tile_size": REQUIRED},
-    ),
-    op(
-        "nn.contrib_conv2d_winograd_without_weight_transform",
-        "data weight",
-        OUT_ELEMWISE,
-        ref.winograd.of(2),
-        {"tile_size": REQUIRED, **conv_attrs(2)},
-    ),
-    op(
-        "nn.contrib_conv3d_winograd_weight_transform",
-        "weight",
-        OUT_ELEMWISE,
-        ref.winograd_weights,
-        {"tile_size": REQUIRED},
-    ),
-    op(
-        "nn.contrib_conv3d_winograd_without_weight_transform",
-        "data weight",
-        OUT_ELEMWISE,
-        ref.winograd.of(3),
-        {"tile_size": REQUIRED, **conv_attrs(3)},
-    ),
+    *_winograd(2),
+    *_winograd(3),
     op(
         "nn.contrib_dense_pack",
         "data weight",
