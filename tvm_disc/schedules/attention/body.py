@@ -25,13 +25,12 @@ from tvm_disc.schedules.gemm.micro_kernel import (
     PLAIN,
     KernelForm,
     MicroKernels,
-    bind_opaque,
     splat,
     vload,
     vstore,
 )
-from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
-from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
+from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transpose_into
+from tvm_disc.schedules.gemm.partition import bind_size, cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.tir.builder import Block, call, const, first_lanes, i64, is_nan, lanes_of
@@ -77,6 +76,7 @@ class AttentionBody:
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.kernels, self.store, self.row_of = kernels, store, rows
         self.queries, self.keys, self.values = operands
+        self._bind = partial(bind_size, self.b)
         self.sizes = AttentionSizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes, rows)
         # Scores in a narrower type may overflow, so there is no bound for them.
@@ -93,9 +93,6 @@ class AttentionBody:
         if len(numbers) == 1:
             return numbers[0] == KEYS_IN_PLACE
         return i64(self.body.algorithm) == KEYS_IN_PLACE
-
-    def _bind(self, name: str, value: Size) -> Size:
-        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self) -> None:
         """Emit the loop over tasks."""
@@ -183,14 +180,8 @@ class AttentionBody:
                 self._copy_evaluated(g, j0, columns, out)
 
     def _copy_row(self, buffer: Buffer, at: Size, to: Size, elems: Size) -> None:
-        copy_contiguous(
-            self.b,
-            elems,
-            self.tile.lanes,
-            lambda _b, e, w: vload(buffer, at + e, w),
-            (self.scratch, self._bind("row_to", to), self.spec.dtype),
-            pad=True,
-        )
+        out = (self.scratch, self._bind("row_to", to), self.spec.dtype)
+        copy_row(self.b, elems, self.tile.lanes, (buffer, at), out, pad=True)
 
     def _copy_evaluated(
         self, g: Size, first: Size, columns: Size, out: tuple[Buffer, Size, int, str]

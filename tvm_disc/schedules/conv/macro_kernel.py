@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from tvm_disc.schedules.conv.fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv.tail import Tail, tail_columns
 from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
-from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
-from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
+from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, vload
+from tvm_disc.schedules.gemm.partition import bind_size, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form
@@ -229,6 +230,7 @@ class ConvBody:
     ) -> None:
         self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
         self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
+        self._bind = partial(bind_size, block)
         self.cut = cut(self._bind)
         self.source = Source.of(operands.node, operands.data, shape.groups, shape.lead)
         grid = (self.cut.shared, self.cut.columns, self.cut.panels)
@@ -237,9 +239,6 @@ class ConvBody:
         sizes = (self.cut.tail, self.cut.depth, self.cut.width)
         at = (scratch, self.cut.tail_at)
         self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
-
-    def _bind(self, name: str, value: Size) -> Size:
-        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def emit(self, lo: Expr, hi: Expr) -> None:
         """Emit all tasks of the range."""

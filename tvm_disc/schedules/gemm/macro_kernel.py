@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -29,7 +30,6 @@ from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
     MicroKernels,
-    bind_opaque,
     may_alias,
     vload,
 )
@@ -45,6 +45,7 @@ from tvm_disc.schedules.gemm.partition import (
     GemmSpec,
     Place,
     TaskSpan,
+    bind_size,
     cdiv,
     cheap_div,
     div,
@@ -116,14 +117,12 @@ class _Emitter:
         self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
         self.selection = selection
         self.b = Block()
+        self._bind = partial(bind_size, self.b)
         self._take(GemmPartition(spec, tile, selection))
 
     def _take(self, plan: GemmPartition) -> None:
         self.plan = plan
         self.operands = Operands(self.b, self._bind, self.spec, plan, self.tile, self.scratch)
-
-    def _bind(self, name: str, value: Size) -> Size:
-        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def body(self, lo: Size, hi: Size) -> Stmt:
         b = self.b

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.schedules.gemm.algorithm import Algorithm
 from tvm_disc.schedules.gemm.integer import Bytes, NumbersOfA, chunk_of, round_row
 from tvm_disc.schedules.gemm.micro_kernel import vload
-from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transpose_into
 from tvm_disc.schedules.gemm.partition import (
     FEW_ROWS,
     Affine,
@@ -99,14 +99,8 @@ class Operands:
                 condition = const(True, "bool") if must is True else must
                 with b.when(condition), b.loop("k", p.k) as kk:
                     at = self.bind("b_row", base + kk * view.k_stride)
-                    copy_contiguous(
-                        b,
-                        columns,
-                        tile.lanes,
-                        lambda _b, e, w: vload(view.buffer, at + e, w),
-                        (self.scratch, off + kk * tile.n_r, dtype),
-                        pad=True,
-                    )
+                    out = (self.scratch, off + kk * tile.n_r, dtype)
+                    copy_row(b, columns, tile.lanes, (view.buffer, at), out, pad=True)
             elif view is not None and is_one(view.k_stride):
                 base = self.bind("b_base", view.base(b, g))
                 transpose_into(
@@ -202,13 +196,7 @@ class Operands:
             if rowwise is not None:
                 buf, start = rowwise(b, g, row0 + i)
                 at = self.bind("a_row", start + k0)
-                copy_contiguous(
-                    b,
-                    depth,
-                    tile.lanes,
-                    lambda _b, e, w: vload(buf, at + e, w),
-                    (self.scratch, to, dtype),
-                )
+                copy_row(b, depth, tile.lanes, (buf, at), (self.scratch, to, dtype))
             else:
                 with b.loop("k", depth) as kk:
                     value = self._load_a(g, row0 + i, k0 + kk)

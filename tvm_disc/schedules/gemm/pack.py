@@ -52,6 +52,19 @@ def copy_contiguous(
         b.store(buf, off + done + e, cast(load(b, done + e, 1), dtype))
 
 
+def copy_row(
+    b: Block,
+    elems: Size,
+    lanes: int,
+    src: tuple[Buffer, Size],
+    dst: tuple[Buffer, Size, str],
+    pad: bool = False,
+) -> None:
+    """Emit :func:`copy_contiguous` of ``elems`` adjacent elements of a buffer, ``src``."""
+    buffer, at = src
+    copy_contiguous(b, elems, lanes, lambda _b, e, w: vload(buffer, at + e, w), dst, pad)
+
+
 def parts_of(count: int, begin: int = 0) -> list[tuple[int, int]]:
     """Split ``count`` elements from ``begin`` into parts (first, size), largest first; sizes are
     distinct powers of two.
@@ -133,4 +146,4 @@ def _shuffle(first: Buffer, second: Buffer, picks: list[int], lanes: int) -> Exp
     return tirx.Shuffle(vectors, [tirx.IntImm("int32", lane) for lane in picks])
 
 
-__all__ = ["cast", "copy_contiguous", "parts_of", "transpose_into"]
+__all__ = ["cast", "copy_contiguous", "copy_row", "parts_of", "transpose_into"]

@@ -10,6 +10,7 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.integer import WORDS
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import Block, i64
@@ -146,6 +147,11 @@ def div(x: Size, y: Size) -> Size:
     if isinstance(x, int) and isinstance(y, int):
         return x // y
     return tirx.truncdiv(i64(x), i64(y))
+
+
+def bind_size(b: Block, name: str, value: Size) -> Size:
+    """Return a literal unchanged, and any other size bound by :func:`bind_opaque`."""
+    return value if isinstance(value, int) else bind_opaque(b, name, value)
 
 
 def cheap_div(x: Size, y: Size) -> Size:
