@@ -30,7 +30,7 @@ from tvm_disc.schedules.gemm.micro_kernel import (
     vstore,
 )
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transpose_into
-from tvm_disc.schedules.gemm.partition import bind_size, cdiv, div, least, most
+from tvm_disc.schedules.gemm.partition import EvenBlocks, bind_size, cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.tir.builder import Block, call, const, first_lanes, i64, is_nan, lanes_of
@@ -277,12 +277,10 @@ class AttentionBody:
         """
         blocks = self._bind("blocks", cdiv(rows, tile.m_r))
         base = self._bind("base", div(rows, most(blocks, 1)))
-        extra = self._bind("extra", rows - base * blocks)
+        even = EvenBlocks(base, self._bind("extra", rows - base * blocks))
 
         def tile_at(t: Expr) -> tuple[Size, Size]:
-            first = self._bind("first", t * base + least(t, extra))
-            height = self._bind("height", base + tirx.Select(t < extra, i64(1), i64(0)))
-            return first, height
+            return self._bind("first", even.start(t)), self._bind("height", even.height(t))
 
         return blocks, tile_at
 

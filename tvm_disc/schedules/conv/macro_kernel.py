@@ -28,7 +28,7 @@ from tvm_disc.schedules.conv.tail import Tail, tail_columns
 from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, vload
-from tvm_disc.schedules.gemm.partition import bind_size, cdiv, div, known, least, most
+from tvm_disc.schedules.gemm.partition import EvenBlocks, bind_size, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form
@@ -311,13 +311,11 @@ class ConvBody:
         b, cut, tile, places = self.b, self.cut, self.tile, self.places
         first, blk, _ = block_at
         r = self._bind("r", first + blk)
-        i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
+        i0 = self._bind("i0", EvenBlocks(cut.base_rows, cut.extra_rows).start(r))
         # Load the number of rows from memory. If LLVM knew it, it would unroll the epilogue over
         # all rows and keep an address for each row between register tiles.
-        rows: Size = places.of_all("rows", slot)
-        if cut.extra_rows:
-            rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
-        rows = self._bind("rows", rows)
+        in_memory = EvenBlocks(places.of_all("rows", slot), cut.extra_rows)
+        rows = self._bind("rows", in_memory.height(r))
         columns = places.columns(slot)
         line = self._bind("tap_line", self._channels(kb)[1] * self.source.inner)
         first_tap, taps = places.taps(slot)

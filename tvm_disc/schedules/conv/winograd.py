@@ -32,6 +32,7 @@ from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.cost import micro_ns
 from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
+from tvm_disc.schedules.gemm.partition import EvenBlocks
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
@@ -355,7 +356,7 @@ class _Emitter:
         blocks = bind_opaque(block, "blocks", tirx.truncdiv(span.count + (tile.m_r - 1), tile.m_r))
         safe = bind_opaque(block, "safe", tirx.max(blocks, i64(1)))
         base = bind_opaque(block, "base_rows", tirx.truncdiv(span.count, safe))
-        extra = bind_opaque(block, "extra_rows", span.count - base * safe)
+        even = EvenBlocks(base, bind_opaque(block, "extra_rows", span.count - base * safe))
         step = bind_opaque(block, "step", tirx.truncdiv(safe + (tile.n_r - 1), safe))
         vectors = self._vectors(panel)
         counts = sorted({tile.vectors, -(-(cut.outs % tile.n_r) // tile.lanes) or tile.vectors})
@@ -367,8 +368,8 @@ class _Emitter:
             weights = panel * (self.filter.places * size) + place * size
             weights = bind_opaque(block, "weights", weights)
             with low.loop("blk", blocks) as blk:
-                row = bind_opaque(block, "row", blk * base + tirx.min(blk, extra))
-                rows = base + tirx.Select(blk < extra, i64(1), i64(0))
+                row = bind_opaque(block, "row", even.start(blk))
+                rows = even.height(blk)
                 a = place * cut.there + row * cut.ins
                 c = self.sums + place * cut.back + row * tile.n_r
                 ahead = weights + size + blk * (cut.ins * step)

@@ -239,8 +239,8 @@ class _Emitter:
     def _rows_of(self, i_group: tuple[Size, Size]) -> tuple[Size, Size]:
         """Return (first, count) of the rows of a range of row blocks."""
         first, blocks = i_group
-        row0 = self._bind("row0", self._block_start(first))
-        return row0, self._bind("rows", self._block_start(first + blocks) - row0)
+        row0 = self._bind("row0", self.plan.rows.start(first))
+        return row0, self._bind("rows", self.plan.rows.start(first + blocks) - row0)
 
     def _task(
         self,
@@ -300,10 +300,6 @@ class _Emitter:
             b.store(cells["gn"], 0, (gn + last_m) * (1 - last_n))
             b.store(cells["g"], 0, g + last_n)
 
-    def _block_start(self, block: Size) -> Size:
-        """Return the first row of a row block; blocks differ by at most one row in height."""
-        return block * self.plan.base_rows + least(block, self.plan.extra_rows)
-
     # --- kernels and epilogue ----------------------------------------------------------------
 
     def _panel(
@@ -328,8 +324,8 @@ class _Emitter:
             out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
         with b.loop("blk", blocks) as blk:
             r = self._bind("r", first + blk)
-            i0 = self._bind("i0", self._block_start(r))
-            rows = self._bind("rows", self._rows(r))
+            i0 = self._bind("i0", p.rows.start(r))
+            rows = self._bind("rows", p.rows.height(r))
             sum_at: Size = i64(0)
             if not p.one_k:
                 place = (local * tile.m_blocks + blk) * (tile.m_r * tile.n_r)
@@ -358,7 +354,7 @@ class _Emitter:
                     at.append(kept)
                     groups.append(step)
                 if form.rounded:
-                    described, step = self.operands.of_rows(i0 - self._block_start(first))
+                    described, step = self.operands.of_rows(i0 - p.rows.start(first))
                     at.append(described)
                     groups.append(step)
                 lies = None if b_buf is self.scratch else ldb
@@ -467,14 +463,8 @@ class _Emitter:
         with self.b.otherwise():
             self._first(rest, emit)
 
-    def _rows(self, r: Size) -> Size:
-        p = self.plan
-        if isinstance(p.extra_rows, int) and p.extra_rows == 0:
-            return p.base_rows
-        return p.base_rows + tirx.Select(r < p.extra_rows, i64(1), i64(0))
-
     def _row_counts(self) -> tuple[int, ...]:
-        base, extra = self.plan.base_rows, self.plan.extra_rows
+        base, extra = self.plan.rows.base, self.plan.rows.extra
         if isinstance(base, int) and isinstance(extra, int):
             return tuple(sorted({r for r in (base, base + int(extra > 0)) if r})) or (1,)
         return tuple(range(1, self.tile.m_r + 1))

@@ -206,6 +206,24 @@ def known(x: Size) -> Size:
 
 
 @dataclass(frozen=True)
+class EvenBlocks:
+    """Blocks of rows: the first ``extra`` blocks have ``base + 1`` rows, the others ``base``."""
+
+    base: Size
+    extra: Size
+
+    def start(self, block: Size) -> Size:
+        """Return the first row of a block."""
+        return block * self.base + least(block, self.extra)
+
+    def height(self, block: Size) -> Size:
+        """Return the number of rows of a block."""
+        if isinstance(self.extra, int) and self.extra == 0:
+            return self.base
+        return self.base + tirx.Select(block < self.extra, i64(1), i64(0))
+
+
+@dataclass(frozen=True)
 class TaskSpan:
     """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they cover."""
 
@@ -246,8 +264,8 @@ class GemmPartition:
         self.by_rows = _bound(keep, "by_rows", selection.by_rows)
         self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
         self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
-        self.base_rows = keep("base_rows", share(m, most(self.blocks, 1)))
-        self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
+        base = keep("base_rows", share(m, most(self.blocks, 1)))
+        self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         if tile.kc:
             turns = keep("turns", most(cdiv(k, tile.kc), 1))
             unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
