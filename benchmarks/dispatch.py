@@ -268,7 +268,8 @@ def main() -> None:
     parser.add_argument("--processor", action="store_true", help="not its level: calibrate")
     args = parser.parse_args()
     wanted = tuple(args.cases.split(",")) if args.cases else ("",)
-    cases = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
+    found = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
+    cases = [p for p in found if p is not None]
     if args.what == "measure":
         print("complete" if measure(cases, args.dir, args.budget) else "to be continued")
     elif args.what == "compile":

@@ -151,10 +151,16 @@ class Prepared:
         return folder / "lib" / f"{self.case.name.replace(' ', '_')}-{digest}.so"
 
     @staticmethod
-    def of(case: Case, tune_points: int, held_points: int) -> Prepared:
-        """Run the compiler on a case up to the planning of its kernel."""
+    def of(case: Case, tune_points: int, held_points: int) -> Prepared | None:
+        """Run the compiler on a case up to the planning of its kernel.
+
+        Returns None if the kernel has a single variant, which may depend on the number of threads.
+        """
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
-        [task] = tasks_of(front, (), expose())
+        tasks = tasks_of(front, (), expose())
+        if not tasks:
+            return None
+        [task] = tasks
         tune_points *= 2 ** (len(case.high) - 1)  # more dims are a larger space
         listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
