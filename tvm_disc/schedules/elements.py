@@ -452,8 +452,9 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     block.store(rest, at, tirx.max(exponent, zero))
     with block.loop("bit", int(tvm.DataType(element).bits)):
         odd = tirx.NE(tirx.bitwise_and(rest[at], one), zero)
-        block.store(total, at, tirx.Select(odd, total[at] * square[at], total[at]))
-        block.store(square, at, square[at] * square[at])
+        times = division.multiply(total[at], square[at])
+        block.store(total, at, tirx.Select(odd, times, total[at]))
+        block.store(square, at, division.multiply(square[at], square[at]))
         block.store(rest, at, tirx.shift_right(rest[at], one))
     if element.startswith("u"):
         return total[at]

@@ -86,19 +86,19 @@ def _product(a: Expr, b: Expr) -> Expr:
     for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
         if zero is not None:
             return (other if zero < 0 else -other) * _minus_zero(other)
-    return a * b
+    return division.multiply(a, b)
 
 
 def _sum(a: Expr, b: Expr) -> Expr:
     for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
         if zero is not None and zero > 0:
             return other - _minus_zero(other)
-    return a + b
+    return division.add(a, b)
 
 
 def _difference(a: Expr, b: Expr) -> Expr:
     zero = _literal_zero(b)
-    return a - b if zero is None or zero > 0 else a - _minus_zero(a)
+    return division.subtract(a, b) if zero is None or zero > 0 else a - _minus_zero(a)
 
 
 def _comparison(op: Binary, sides: tuple[bool | None, bool | None] = (None, None)) -> Binary:
@@ -143,11 +143,11 @@ def _negative(x: Expr) -> Expr:
         # TVM's analyzer folds ``0 - x`` to 0 for an unsigned x: it concludes that the result is
         # both at least and at most 0.
         return tirx.bitwise_not(x) + const(1, dtype)
-    return -x if is_float(dtype) else const(0, dtype) - x
+    return -x if is_float(dtype) else division.subtract(const(0, dtype), x)
 
 
 def _abs(x: Expr) -> Expr:
-    return x if element_dtype(x).startswith(("bool", "u")) else tirx.abs(x)
+    return x if element_dtype(x).startswith(("bool", "u")) else division.absolute(x)
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:

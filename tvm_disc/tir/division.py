@@ -1,4 +1,4 @@
-"""Integer division of run-time values: defined for all operands, and opaque to TVM's analyzer.
+"""Integer arithmetic of run-time values: defined for all operands, opaque to TVM's analyzer.
 
 Quotients and remainders are calls of LLVM functions, whose text :func:`definitions` returns and
 which LLVM inlines. TIR's division instructions trap on x86 for a divisor of zero and for the least
@@ -7,6 +7,12 @@ division to four divisions, each with copies of both operands, and substitutes v
 
 Division by zero gives quotient and remainder zero, as in NumPy; the least integer divided by -1
 is itself.
+
+Sums, differences and products of elements wrap around. TVM emits those of 32 and 64 bits with
+LLVM's flags ``nsw`` and ``nuw``, which state that no overflow occurs: LLVM then folds ``x + 1 > x``
+to true and ``x * 2 // 2`` to ``x``. PyTorch, JAX, NumPy and ONNX Runtime wrap around instead. Such
+operations are therefore calls of functions without these flags. Arithmetic on positions keeps the
+flags: no position overflows.
 """
 
 from __future__ import annotations
@@ -19,10 +25,12 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.tir.builder import dtype_of, element_dtype, lanes_of
+from tvm_disc.tir.builder import const, dtype_of, element_dtype, lanes_of, same_lanes
 from tvm_disc.typing import Expr
 
 _PREFIX = "disc.div"
+_WRAPPING = "disc.wrap"
+_FLAGGED = ("int32", "int64", "uint32", "uint64")  # the types for which TVM sets flags
 
 
 def floor_divide(a: Expr, b: Expr) -> Expr:
@@ -43,6 +51,44 @@ def trunc_divide(a: Expr, b: Expr) -> Expr:
 def trunc_mod(a: Expr, b: Expr) -> Expr:
     """Return ``a - trunc_divide(a, b) * b``; the sign is that of ``a``."""
     return _call("trunc_mod", a, b)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """Return ``a + b``; an overflow wraps around, as in :func:`subtract` and :func:`multiply`."""
+    return _wrapped("add", a, b) if _wraps(a, b) else a + b
+
+
+def subtract(a: Expr, b: Expr) -> Expr:
+    """Return ``a - b``."""
+    return _wrapped("sub", a, b) if _wraps(a, b) else a - b
+
+
+def multiply(a: Expr, b: Expr) -> Expr:
+    """Return ``a * b``."""
+    return _wrapped("mul", a, b) if _wraps(a, b) else a * b
+
+
+def absolute(x: Expr) -> Expr:
+    """Return the absolute value of ``x``; that of the least integer is itself."""
+    if not _wraps(x):
+        return tirx.abs(x)
+    zero = same_lanes(const(0, element_dtype(x)), x)[0]
+    return tirx.Select(x < zero, _wrapped("sub", zero, x), x)
+
+
+def _wraps(*operands: Expr) -> bool:
+    """Return whether TVM would set a flag: the type has one, and the result is no literal."""
+    return element_dtype(operands[0]) in _FLAGGED and not all(map(_is_literal, operands))
+
+
+def _is_literal(x: Expr) -> bool:
+    return isinstance(x.value if isinstance(x, tirx.Broadcast) else x, tirx.IntImm)
+
+
+def _wrapped(name: str, a: Expr, b: Expr) -> Expr:
+    a, b = same_lanes(a, b)
+    function = f"{_WRAPPING}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
+    return tirx.call_pure_extern(dtype_of(a), function, a, b)
 
 
 def opaque(body: Expr) -> Any:
@@ -69,8 +115,20 @@ def _call(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """Return the LLVM text of the functions in ``names`` that are divisions."""
-    return [_definition(name) for name in names if name.startswith(f"{_PREFIX}.")]
+    """Return the LLVM text of the functions in ``names`` that this module calls."""
+    texts = {_PREFIX: _definition, _WRAPPING: _wrapping_definition}
+    pairs = [(".".join(name.split(".")[:2]), name) for name in names]
+    return [texts[prefix](name) for prefix, name in pairs if prefix in texts]
+
+
+def _wrapping_definition(name: str) -> str:
+    kind, dtype, lanes = name.removeprefix(f"{_WRAPPING}.").split(".")
+    element, count = f"i{tvm.DataType(dtype).bits}", int(lanes[1:])
+    type_ = element if count == 1 else f"<{count} x {element}>"
+    return (
+        f"define linkonce_odr {type_} @{name}({type_} %a, {type_} %b) alwaysinline {{\n"
+        f"  %value = {kind} {type_} %a, %b\n  ret {type_} %value\n}}"
+    )
 
 
 def _definition(name: str) -> str:
@@ -156,5 +214,6 @@ _UNSIGNED = {
 }
 
 __all__ = [
-    "definitions", "floor_divide", "floor_mod", "opaque", "trunc_divide", "trunc_mod",
+    "absolute", "add", "definitions", "floor_divide", "floor_mod", "multiply", "opaque", "subtract",
+    "trunc_divide", "trunc_mod",
 ]  # fmt: skip

@@ -30,6 +30,8 @@ from tvm_disc.typing import Expr, Target
 
 _DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
 _DIVISION = re.compile(r"\bdisc_div_(floor|trunc)_(divide|mod)_(u?int\d+)_v1\b")
+_WRAPPING = re.compile(r"\bdisc_wrap_(add|sub|mul)_(u?)(int\d+)_v1\b")
+_SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 _FIRST = 'extern "C" __global__'
 _COMPILE = "tvm_callback_cuda_compile"
 _REPLACING = Lock()
@@ -53,6 +55,7 @@ def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
         [
             PRELUDE,
             *_divisions(body),
+            *_wrapping(body),
             *([tensor.TEXT, tensor.group_text(body)] if tensor.PREFIX in body else []),
             body,
         ]
@@ -152,6 +155,17 @@ def _divisions(body: str) -> list[str]:
     for way, kind, dtype in found:
         name = f"disc_div_{way}_{kind}_{dtype}_v1"
         lines.append(f"DISC_{way.upper()}_{kind.upper()}({name}, {dtype}_t)")
+    return lines
+
+
+def _wrapping(body: str) -> list[str]:
+    """Return the definitions of the functions of ``tir/division.py`` that a text calls."""
+    lines = []
+    for kind, unsigned, dtype in sorted({m.groups() for m in _WRAPPING.finditer(body)}):
+        name, result = f"disc_wrap_{kind}_{unsigned}{dtype}_v1", f"{unsigned}{dtype}_t"
+        value = f"(u{dtype}_t)a {_SIGNS[kind]} (u{dtype}_t)b"
+        head = f"DISC_DEVICE {result} {name}({result} a, {result} b)"
+        lines.append(f"{head} {{ return ({result})({value}); }}")
     return lines
 
 
