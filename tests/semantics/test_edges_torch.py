@@ -31,6 +31,8 @@ SIZES: Mapping[str, Function] = {
     "slice": lambda x: x[2:],
     "slice from the end": lambda x: x[-2:],
     "unfold": lambda x: x.unfold(0, 3, 1),
+    "unfold by 2": lambda x: x.unfold(0, 2, 1),
+    "reflect by 1": lambda x: F.pad(x.T[None], (1, 1), mode="reflect"),
     "split": lambda x: x.split([2, x.shape[0] - 2]),
     "chunk of a fixed axis": lambda x: x.chunk(3, 1),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 0),

@@ -206,6 +206,10 @@ def _dim(found: Any) -> Dim:
 
 
 def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    for size, widths in zip(x.dims, pad_pairs(pad, x.rank), strict=True):
+        for width in widths:
+            if size is not None and isinstance(width, int) and width > 0:
+                m.require_size(size - width - 1)
     return _copied_border(
         m, x, pad, "reflect", lambda y, w: m.call("nn.mirror_pad", y, pad_width=w, mode="REFLECT")
     )
@@ -269,7 +273,9 @@ def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
     if x.rank == 0:
         return m.reshape(x, [size])
     axis = dimension % x.rank
-    count = m.out_dims[axis]
+    count, length = m.out_dims[axis], x.dims[axis]
+    if length is not None:
+        m.require_size(length - size)
     starts = m.arange(count) * step
     places = m.expand(starts, 1) + m.arange(size)
     windows = m.take(x, places, axis)
