@@ -17,8 +17,7 @@ process can disturb a variant at one point for seconds; the median of the five i
 
 ``report`` grows the trees and prints for the held-out shapes the time lost against the best
 variant: by the tuned tree, by the untuned tree (the analytical model alone) and by the best single
-variant. It also prints how much the times of the best variant differ between passes. With
-``--serial`` it leaves out threaded variants, whose times mean little on a busy machine.
+variant. It also prints how much the times of the best variant differ between passes.
 
 ``cost`` counts the instructions that the tree adds on the longest path to a variant, and times the
 tree with variants whose bodies are empty. ``sizes`` compares the bytes of saved programs with those
@@ -114,16 +113,14 @@ def losses(choice: Choice, p: Prepared, dims: Any, times: Any, best: Any) -> np.
     return np.array(lost)
 
 
-def report(cases: list[Prepared], folder: Path, serial: bool) -> None:
-    """Print the tables; with ``serial`` of serial variants only."""
+def report(cases: list[Prepared], folder: Path) -> None:
+    """Print the tables."""
     print("| case | variants | depth | tuned: mean, p95 lost | untuned | one variant | noise |")
     print("|---|---|---|---|---|---|---|")
     names = ("tuned", "untuned", "one", "noise")
     everything: dict[str, list[np.ndarray]] = {n: [] for n in names}
     for p in cases:
         context = context_of(p.front.target)
-        if serial:
-            p.task.variants = [v for v in p.task.variants if v.run == SERIAL]
         learned = read_records(folder / "tune.jsonl", context).group(p.task.key)
         found = read_records(folder / "held.jsonl", context).group(p.task.key)
         later = [read_records(folder / f"{n}.jsonl", context).group(p.task.key) for n in AGAIN]
@@ -224,10 +221,9 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
     samples = []
     for p in cases:
         learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
-        variants = [v for v in p.task.variants if v.run == SERIAL or not serial]
-        dims, times = time_table(variants, learned)
+        dims, times = time_table(p.task.variants, learned)
         if len(dims):
-            samples.append(Sample(p.task.group.symbols(), variants, dims, times))
+            samples.append(Sample(p.task.group.symbols(), p.task.variants, dims, times))
     machine = cases[0].front.machine
     mcpu = str(cases[0].front.target.attrs["mcpu"])
     name = mcpu if processor else LEVELS[machine.isa]
@@ -264,12 +260,14 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=24)
     parser.add_argument("--held", type=int, default=16)
     parser.add_argument("--budget", type=float)
-    parser.add_argument("--serial", action="store_true", help="serial runs only")
+    parser.add_argument("--serial", action="store_true", help="one thread only, on a busy machine")
     parser.add_argument("--processor", action="store_true", help="not its level: calibrate")
     args = parser.parse_args()
     wanted = tuple(args.cases.split(",")) if args.cases else ("",)
     found = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
     cases = [p for p in found if p is not None]
+    for p in cases if args.serial else ():
+        p.task.variants = [v for v in p.task.variants if v.run == SERIAL]
     if args.what == "measure":
         print("complete" if measure(cases, args.dir, args.budget) else "to be continued")
     elif args.what == "compile":
@@ -286,7 +284,7 @@ def main() -> None:
     elif args.what == "sizes":
         sizes(cases, args.dir)
     else:
-        report(cases, args.dir, args.serial)
+        report(cases, args.dir)
 
 
 if __name__ == "__main__":
