@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import tvm
 from tvm import tirx
 
 from tvm_disc.errors import WhyNot
@@ -35,11 +34,11 @@ from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.schedules.loops.template import plan_loop, uncertain_dims
 from tvm_disc.schedules.rows.template import is_vectorizable
-from tvm_disc.schedules.transpose.runs import TileRuns, moved_kinds, tile_side
+from tvm_disc.schedules.transpose.runs import TileRuns, tile_side
 from tvm_disc.schedules.transpose.tiles import transposed
 from tvm_disc.schedules.transpose.work import TransposeWork
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import LINE_BYTES, first_lanes, i64, ramp
+from tvm_disc.tir.builder import first_lanes, i64, ramp
 from tvm_disc.tir.index import ceil_div, product
 from tvm_disc.typing import Expr
 
@@ -126,14 +125,12 @@ def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
 
     side = tile_side(work, lanes)
     covered = [tirx.min(s, i64(side)) * ceil_div(s, side) for s in work.sides()]
-    line = side * min(tvm.DataType(k).bits for k in moved_kinds(work)) // 8
     return Plan(
         tasks=work.tasks(),
         work=_work(work, product([*work.outer_dims(), *covered]), TILE_OPS + SHUFFLE_OPS // lanes),
         emit=emit,
         knobs=TransposeKnobs("tiles", lanes),
         needs=(Need(f"both axes of the tile have {lanes} elements", work.shorter() >= lanes),),
-        moved=0 if line >= LINE_BYTES else work.moved_twice(),
         notes={"tiles": f"{lanes} x {lanes} in registers"},
     )
 
