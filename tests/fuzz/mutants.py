@@ -238,8 +238,8 @@ MUTANTS = (
         (
             (
                 "schedules/scalars.py",
-                '"add": _either(tirx.Or, lambda a, b: a + b)',
-                '"add": lambda a, b: a + b',
+                '"add": _either(tirx.Or, _sum)',
+                '"add": _sum',
             ),
         ),
         ("add", "logical_and", "less"),
