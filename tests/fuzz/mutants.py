@@ -49,7 +49,7 @@ def replaced(source: str, text: str, was: str) -> str:
 
 # Quotients that a kernel writes, as TVM has them: they are calls however they are written.
 AS_TVM = (
-    "tir/division.py",
+    "tir/integers.py",
     "    return tvm_ffi.structural_map(body, (",
     "    return body\n    tvm_ffi.structural_map(body, (",
 )
@@ -79,7 +79,7 @@ MUTANTS = (
             *ANY_AXIS,
             (
                 "schedules/elements.py",
-                "return division.floor_mod(position, extent)",
+                "return integers.floor_mod(position, extent)",
                 "return tirx.floormod(position, extent)",
             ),
             AS_TVM,
@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "integers divide as TVM writes it",
         (
-            ("schedules/scalars.py", "division.floor_mod", "tirx.floormod"),
-            ("schedules/scalars.py", "division.floor_divide", "tirx.floordiv"),
+            ("schedules/scalars.py", "integers.floor_mod", "tirx.floormod"),
+            ("schedules/scalars.py", "integers.floor_divide", "tirx.floordiv"),
             AS_TVM,
         ),
         ("floor_mod", "floor_divide"),

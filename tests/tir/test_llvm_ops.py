@@ -14,7 +14,7 @@ from tests import processor
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.math import functions
 from tvm_disc.target.isa import Isa
-from tvm_disc.tir import division, llvm_ops
+from tvm_disc.tir import integers, llvm_ops
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
 need_avx512 = processor.needs(*processor.AVX512)
@@ -106,7 +106,7 @@ def test_link_adds_only_what_is_called() -> None:
     empty = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0)))
     mod = llvm_ops.link(tvm.IRModule({name: empty}), plain)
     assert mod[name].same_as(empty)
-    divides = tirx.PrimFunc([], tirx.Evaluate(division.floor_mod(*[tirx.const(7, "int32")] * 2)))
+    divides = tirx.PrimFunc([], tirx.Evaluate(integers.floor_mod(*[tirx.const(7, "int32")] * 2)))
     mod = llvm_ops.link(tvm.IRModule({name: divides}), plain)
     assert "@disc.div.floor_mod.int32.v1(" in mod[name].body.value.value
     assert "floor_divide" not in mod[name].body.value.value

@@ -29,7 +29,7 @@ from tvm_disc.schedules.scalars import (
     maximum,
     minimum,
 )
-from tvm_disc.tir import division
+from tvm_disc.tir import integers
 from tvm_disc.tir.builder import (
     const,
     dtype_of,
@@ -259,7 +259,7 @@ def _clamp(position: Expr, extent: Size, mode: str) -> Expr:
     position, extent, zero, one = same_lanes(cast(position, "int64"), i64(extent), i64(0), i64(1))
     last = tirx.max(extent, one) - one
     if mode == "wrap":
-        return division.floor_mod(position, extent)
+        return integers.floor_mod(position, extent)
     if mode != "clip":
         position = tirx.Select(position < zero, position + extent, position)
     return tirx.max(tirx.min(position, last), zero)
@@ -452,9 +452,9 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     block.store(rest, at, tirx.max(exponent, zero))
     with block.loop("bit", int(tvm.DataType(element).bits)):
         odd = tirx.NE(tirx.bitwise_and(rest[at], one), zero)
-        times = division.multiply(total[at], square[at])
+        times = integers.multiply(total[at], square[at])
         block.store(total, at, tirx.Select(odd, times, total[at]))
-        block.store(square, at, division.multiply(square[at], square[at]))
+        block.store(square, at, integers.multiply(square[at], square[at]))
         block.store(rest, at, tirx.shift_right(rest[at], one))
     if element.startswith("u"):
         return total[at]

@@ -11,7 +11,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.math import functions, remainder
-from tvm_disc.tir import division
+from tvm_disc.tir import integers
 from tvm_disc.tir.builder import (
     BFLOAT16,
     const,
@@ -86,19 +86,19 @@ def _product(a: Expr, b: Expr) -> Expr:
     for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
         if zero is not None:
             return (other if zero < 0 else -other) * _minus_zero(other)
-    return division.multiply(a, b)
+    return integers.multiply(a, b)
 
 
 def _sum(a: Expr, b: Expr) -> Expr:
     for zero, other in ((_literal_zero(a), b), (_literal_zero(b), a)):
         if zero is not None and zero > 0:
             return other - _minus_zero(other)
-    return division.add(a, b)
+    return integers.add(a, b)
 
 
 def _difference(a: Expr, b: Expr) -> Expr:
     zero = _literal_zero(b)
-    return division.subtract(a, b) if zero is None or zero > 0 else a - _minus_zero(a)
+    return integers.subtract(a, b) if zero is None or zero > 0 else a - _minus_zero(a)
 
 
 def _comparison(op: Binary, sides: tuple[bool | None, bool | None] = (None, None)) -> Binary:
@@ -143,11 +143,11 @@ def _negative(x: Expr) -> Expr:
         # TVM's analyzer folds ``0 - x`` to 0 for an unsigned x: it concludes that the result is
         # both at least and at most 0.
         return tirx.bitwise_not(x) + const(1, dtype)
-    return -x if is_float(dtype) else division.subtract(const(0, dtype), x)
+    return -x if is_float(dtype) else integers.subtract(const(0, dtype), x)
 
 
 def _abs(x: Expr) -> Expr:
-    return x if element_dtype(x).startswith(("bool", "u")) else division.absolute(x)
+    return x if element_dtype(x).startswith(("bool", "u")) else integers.absolute(x)
 
 
 def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
@@ -330,10 +330,10 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "add": _either(tirx.Or, _sum),
     "subtract": _difference,
     "multiply": _either(tirx.And, _product),
-    "divide": _by_kind(_float_divide, division.trunc_divide),
-    "floor_divide": _by_kind(remainder.floor_divide, division.floor_divide),
-    "floor_mod": _by_kind(remainder.floor_mod, division.floor_mod),
-    "mod": _by_kind(remainder.trunc_mod, division.trunc_mod),
+    "divide": _by_kind(_float_divide, integers.trunc_divide),
+    "floor_divide": _by_kind(remainder.floor_divide, integers.floor_divide),
+    "floor_mod": _by_kind(remainder.floor_mod, integers.floor_mod),
+    "mod": _by_kind(remainder.trunc_mod, integers.trunc_mod),
     "maximum": maximum,
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),

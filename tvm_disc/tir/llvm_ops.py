@@ -26,8 +26,8 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc.target.isa import Isa, isa_of
-from tvm_disc.tir.division import definitions, opaque
 from tvm_disc.tir.imports import called_in, provided
+from tvm_disc.tir.integers import definitions, opaque
 from tvm_disc.typing import Expr, Target, TVMModule
 
 LANES = 16  # float32 lanes of an AVX-512 register; also float32 elements of a cache line

@@ -25,7 +25,7 @@ from tvm_disc.schedules.cuda.kernel import DeviceFunction
 from tvm_disc.support.locks import Lock
 from tvm_disc.target.device import Device
 from tvm_disc.tir.builder import const
-from tvm_disc.tir.division import opaque
+from tvm_disc.tir.integers import opaque
 from tvm_disc.typing import Expr, Target
 
 _DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
@@ -148,7 +148,7 @@ def _refused(functions: Sequence[DeviceFunction], target: Target, error: Excepti
 
 def _divisions(body: str) -> list[str]:
     """Return the definitions of the division functions that a text calls; x / 0 is 0
-    (``tir/division.py``).
+    (``tir/integers.py``).
     """
     found = sorted({m.groups() for m in _DIVISION.finditer(body)})
     lines = []
@@ -159,7 +159,7 @@ def _divisions(body: str) -> list[str]:
 
 
 def _wrapping(body: str) -> list[str]:
-    """Return the definitions of the functions of ``tir/division.py`` that a text calls."""
+    """Return the definitions of the functions of ``tir/integers.py`` that a text calls."""
     lines = []
     for kind, unsigned, dtype in sorted({m.groups() for m in _WRAPPING.finditer(body)}):
         name, result = f"disc_wrap_{kind}_{unsigned}{dtype}_v1", f"{unsigned}{dtype}_t"

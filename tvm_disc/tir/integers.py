@@ -28,7 +28,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.tir.builder import const, dtype_of, element_dtype, lanes_of, same_lanes
 from tvm_disc.typing import Expr
 
-_PREFIX = "disc.div"
+_DIVISION = "disc.div"
 _WRAPPING = "disc.wrap"
 _FLAGGED = ("int32", "int64", "uint32", "uint64")  # the types for which TVM sets flags
 
@@ -110,13 +110,13 @@ def opaque(body: Expr) -> Any:
 def _call(name: str, a: Expr, b: Expr) -> Expr:
     if element_dtype(a) == "bool":
         raise TypeMismatch(f"{name}: expected numbers, found truth values; cast them first")
-    function = f"{_PREFIX}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
+    function = f"{_DIVISION}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
     return tirx.call_pure_extern(dtype_of(a), function, a, b)
 
 
 def definitions(names: Iterable[str]) -> list[str]:
     """Return the LLVM text of the functions in ``names`` that this module calls."""
-    texts = {_PREFIX: _definition, _WRAPPING: _wrapping_definition}
+    texts = {_DIVISION: _definition, _WRAPPING: _wrapping_definition}
     pairs = [(".".join(name.split(".")[:2]), name) for name in names]
     return [texts[prefix](name) for prefix, name in pairs if prefix in texts]
 
@@ -132,7 +132,7 @@ def _wrapping_definition(name: str) -> str:
 
 
 def _definition(name: str) -> str:
-    kind, dtype, lanes = name.removeprefix(f"{_PREFIX}.").split(".")
+    kind, dtype, lanes = name.removeprefix(f"{_DIVISION}.").split(".")
     signed, count = not dtype.startswith("u"), int(lanes[1:])
     element = f"i{tvm.DataType(dtype).bits}"
     type_ = element if count == 1 else f"<{count} x {element}>"
