@@ -536,11 +536,9 @@ class _Emitter:
             pixel = lines.row * width + (tile.start + t)
             value = self.spec.finish(low, index, vload(held, t * lanes, lanes))
             total = low.settle("total", value)
-            low.bind_reader(self.node, lambda at: total)
             flat = mul(pixel, self.channels) + at.first
             flat = ramp(flat, lanes) if lanes > 1 else flat
-            store_outputs(self.group, self.body.outputs, low, index, flat)
-            low.drop_reader(self.node)
+            store_outputs(self.group, self.body, self.node, total, index, flat)
 
 
 __all__ = ["ChannelVectors", "plan_channel_window"]

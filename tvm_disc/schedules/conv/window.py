@@ -61,9 +61,7 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
             with low.loop("j", i64(width)) as j:
                 index = [*outer, j]
                 total = low.settle("total", spec.finish(low, index, sums[j]))
-                low.bind_reader(node, lambda at: total)
-                store_outputs(group, body.outputs, low, index, add(mul(r, width), j))
-                low.drop_reader(node)
+                store_outputs(group, body, node, total, index, add(mul(r, width), j))
 
     return Plan(
         tasks=product(rows),

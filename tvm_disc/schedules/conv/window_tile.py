@@ -238,9 +238,7 @@ class _Emitter:
             if masked:
                 stack.enter_context(low.masked(column.keep))
             total = low.settle("total", self._finish(vload(sums, 0, lanes)))
-            low.bind_reader(self.node, lambda at: total)
-            store_outputs(self.group, self.body.outputs, low, index, flat)
-            low.drop_reader(self.node)
+            store_outputs(self.group, self.body, self.node, total, index, flat)
 
     def _finish(self, value: Expr) -> Expr:
         """Return the result for a sum; an average is always divided by the size of the window."""

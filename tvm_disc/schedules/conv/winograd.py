@@ -432,13 +432,11 @@ class _Emitter:
 
     def _store(self, value: Expr, pixel: list[Expr], channel: Expr) -> None:
         """Emit the epilogue and stores of one output pixel's channels."""
-        low, node = self.low, self.node
+        node = self.node
         index = [*pixel, ramp(channel, self.lanes)]
-        low.bind_reader(node, lambda at: value)
         line = pixel[0] * i64(node.shape[1]) + pixel[1]
         flat = mul(line * i64(node.shape[2]) + pixel[2], node.shape[3]) + channel
-        store_outputs(self.group, self.body.outputs, low, index, ramp(flat, self.lanes))
-        low.drop_reader(node)
+        store_outputs(self.group, self.body, node, value, index, ramp(flat, self.lanes))
 
     def _both_ways(
         self, matrix: Sequence[Sequence[Fraction]], tile: Sequence[Sequence[Expr]]

@@ -157,9 +157,7 @@ def _finish(group: Group, body: Body, index: list[Expr], position: Expr) -> None
     low, node = body.low, group.anchor
     assert node is not None
     result = low.settle("arg", cast(position, node.dtype))
-    low.bind_reader(node, lambda at: result)
-    store_outputs(group, body.outputs, low, index, body.lo)
-    low.drop_reader(node)
+    store_outputs(group, body, node, result, index, body.lo)
 
 
 __all__ = ["Best", "plan_extremes"]

@@ -345,9 +345,7 @@ def finish(group: Group, spec: Contraction, body: Body, index: list[Expr], value
     anchor, low = group.anchor, body.low
     assert anchor is not None
     result = low.settle("total", spec.finish(low, index, value))
-    low.bind_reader(anchor, lambda at: result)
-    store_outputs(group, body.outputs, low, index, body.lo)
-    low.drop_reader(anchor)
+    store_outputs(group, body, anchor, result, index, body.lo)
 
 
 def strided(body: Body, count: Expr, threads: int) -> _Strided:

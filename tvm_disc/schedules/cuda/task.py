@@ -99,9 +99,8 @@ class TileTask:
             self.block.store(self.body.scratch, self.part * size + flat, total)
             return
         total = low.settle("total", cast(total, anchor.dtype))
-        low.bind_reader(anchor, lambda at: total)
-        store_outputs(view.group, self.body.outputs, low, view.index(low, self.g, i, j), flat)
-        low.drop_reader(anchor)
+        index = view.index(low, self.g, i, j)
+        store_outputs(view.group, self.body, anchor, total, index, flat)
 
     def store_adjacent(self, i: Expr, j: Expr, sums: Buffer, at: Expr, count: int) -> None:
         """Emit the epilogue and the stores of ``count`` adjacent sums, from ``sums[at]`` on."""

@@ -67,7 +67,5 @@ class Epilogue:
         low, anchor = self.low, self.view.node
         with low.inside(block):
             total = block.bind("total", cast(value, anchor.dtype))
-            low.bind_reader(anchor, lambda at: total)
             index = self.view.index(low, g, i, j)
-            store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
-            low.drop_reader(anchor)
+            store_outputs(self.group, self.body, anchor, total, index, self.view.flat(g, i, j))

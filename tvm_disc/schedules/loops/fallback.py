@@ -24,7 +24,7 @@ from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64, is_nan, ramp, same_lanes
 from tvm_disc.tir.index import add, mul, product
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Expr
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.lowering import Lowering
@@ -143,20 +143,20 @@ def _finish(
     index = _index(group, outer, j)
     with low.scope():
         result = low.settle("total", spec.finish(low, index, value))
-        low.bind_reader(anchor, lambda at: result)
-        store_outputs(group, body.outputs, low, index, add(mul(row, cols), j))
-        low.drop_reader(anchor)
+        store_outputs(group, body, anchor, result, index, add(mul(row, cols), j))
 
 
 def store_outputs(
-    group: Group, outputs: Sequence[Buffer], low: Lowering, index: Sequence[Expr], flat: Expr
+    group: Group, body: Body, anchor: Node, value: Expr, index: Sequence[Expr], flat: Expr
 ) -> None:
-    """Emit the stores of all outputs of an anchored group for the anchor's element ``index``.
+    """Emit the stores of all outputs of a group, for the element ``index`` of ``anchor``.
 
-    ``flat`` is the anchor's row-major offset. Outputs are computed from the anchor by views,
-    permutations and element-wise operators (see :func:`epilogue_index`).
+    The element is ``value``, and its row-major offset ``flat``. Outputs are computed from the
+    anchor by views, permutations and element-wise operators (see :func:`epilogue_index`).
     """
-    for node, buffer in zip(group.outputs, outputs, strict=True):
+    low = body.low
+    low.bind_reader(anchor, lambda at: value)
+    for node, buffer in zip(group.outputs, body.outputs, strict=True):
         with ExitStack() as stack:
             for begin, end in column_ranges(group, node):
                 # A vector is never partly in the range, see ``whole_vectors``.
@@ -165,6 +165,7 @@ def store_outputs(
                 stack.enter_context(low.scope())
             at = epilogue_index(group, low, node, index, flat)
             low.store(buffer, low.space.join(at, node.shape), low.at(node, at), node.dtype)
+    low.drop_reader(anchor)
 
 
 def column_ranges(group: Group, node: Node) -> list[tuple[int, int]]:
@@ -269,8 +270,6 @@ def _plan_arg(group: Group, node: Node) -> Plan:
                     block.store(best, 0, value)
                     block.store(where, 0, k)
             result = low.settle("arg", cast(where[i64(0)], node.dtype))
-            low.bind_reader(node, lambda at: result)
-            store_outputs(group, body.outputs, low, index, t)
-            low.drop_reader(node)
+            store_outputs(group, body, node, result, index, t)
 
     return Plan(product(node.shape), product(source.shape) * 2, emit)

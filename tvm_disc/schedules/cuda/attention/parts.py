@@ -74,10 +74,8 @@ def store_result(core: Core, body: Body, place: tuple[Expr, Expr, Expr], value: 
     """Emit the operators after the attention at (g, i, column), and the stores of the results."""
     low, anchor = body.low, core.found.result
     settled = low.settle("total", cast(value, anchor.dtype))
-    low.bind_reader(anchor, lambda at: settled)
     index = core.values.index(low, *place)
-    store_outputs(core.values.group, body.outputs, low, index, core.values.flat(*place))
-    low.drop_reader(anchor)
+    store_outputs(core.values.group, body, anchor, settled, index, core.values.flat(*place))
 
 
 def store_part(core: Core, body: Body, part: Expr, flat: Expr, value: Expr) -> None:
