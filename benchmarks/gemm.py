@@ -49,6 +49,7 @@ from gemm_peers import onnx_peer, openvino_peer, torch_peer
 from tvm_disc.codegen.gauge import multiply_adds, sums
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
+from tvm_disc.schedules.gemm.macro_kernel import Affine, Operand, Stores
 from tvm_disc.schedules.gemm.micro_kernel import ramp
 from tvm_disc.schedules.packing import pack_constant
 from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
@@ -250,11 +251,10 @@ def attention(
             t,
             n,
             k,
-            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * t * k, k, 1),
-            b_affine=macro_kernel.Affine(bufs["b"], lambda _b, g: g * t * width, *one),
+            Operand(affine=Affine(bufs["a"], lambda _b, g: g * t * k, k, 1)),
+            Operand(affine=Affine(bufs["b"], lambda _b, g: g * t * width, *one)),
+            Stores(lambda b, g, i, j, v: b.store(c, (g * t + i) * n + j, v), store_vector),
             direct=macro_kernel.Direct(c, lambda _b, g: g * t * n, n),
-            store=lambda b, g, i, j, v: b.store(c, (g * t + i) * n + j, v),
-            store_vector=store_vector,
         )
 
     return Gemm(("a", "b", "c"), describe, target, tile)

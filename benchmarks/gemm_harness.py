@@ -15,6 +15,7 @@ from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
+from tvm_disc.schedules.gemm.macro_kernel import Affine, Operand, Stores
 from tvm_disc.schedules.gemm.space import algorithms
 from tvm_disc.tir.builder import Block, i64, index_var, pointer, prim_func
 from tvm_disc.tir.hoisted import Sizes
@@ -154,13 +155,12 @@ def weights(n: int, k: int, tile: macro_kernel.GemmTile, dtype: str = "float32")
             m=sizes["m"],
             n=n,
             k=k,
+            a=Operand(affine=Affine(bufs["a"], lambda _b, g: g * 0, k, 1)),
+            b=Operand(bufs["b"]),
+            store=Stores(lambda b, g, i, j, v: b.store(c, i * n + j, v), store_vector),
             dtype=dtype,
             acc_dtype=dtype,
-            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
-            b_packed=bufs["b"],
             direct=macro_kernel.Direct(c, lambda _b, g: g * 0, n),
-            store=lambda b, g, i, j, v: b.store(c, i * n + j, v),
-            store_vector=store_vector,
         )
 
     return describe

@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.gemm_harness import Gemm, aligned, cpu
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, RowsOfA
+from tvm_disc.schedules.gemm.macro_kernel import Affine, Operand
 from tvm_disc.schedules.gemm.micro_kernel import (
     ramp,
     vload,
@@ -35,15 +36,12 @@ def at(buf: Any, index: Any, lanes: int = 1) -> Any:
     return buf[index] if lanes == 1 else vload(buf, index, lanes)
 
 
-def plain_store(c: Any, m: Any, n: Any) -> dict[str, Any]:
+def plain_store(c: Any, m: Any, n: Any) -> macro_kernel.Stores:
     def vector(b: Any, g: Any, i: Any, j: Any, lanes: int, value: Any) -> bool:
         b.store(c, ramp((g * m + i) * n + j, lanes), value)
         return True
 
-    return {
-        "store": lambda b, g, i, j, v: b.store(c, (g * m + i) * n + j, v),
-        "store_vector": vector,
-    }
+    return macro_kernel.Stores(lambda b, g, i, j, v: b.store(c, (g * m + i) * n + j, v), vector)
 
 
 def pick(sizes: dict[str, Any], static: dict[str, int]) -> list[Any]:
@@ -63,30 +61,23 @@ def general(
     def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         batch, m, n, k = pick(sizes, static)
         a, b_, c = bufs["a"], bufs["b"], bufs["c"]
-        forms: dict[str, Any] = {}
-        if a_form == "rows":
-            forms["a_affine"] = macro_kernel.Affine(a, lambda _b, g: g * m * k, k, 1)
-        elif a_form == "cols":
-            forms["a_affine"] = macro_kernel.Affine(a, lambda _b, g: g * m * k, 1, m)
-        elif a_form == "row":
-            forms["a_row"] = lambda _b, g, i: (a, (g * m + i) * k)
-        elif a_form == "packed":
-            forms |= {"a_packed": a, "a_packed_batched": True}
-        else:
-            forms["load_a"] = lambda _b, g, i, kk: a[(g * m + i) * k + kk]
-        if b_form == "rows":
-            forms["b_affine"] = macro_kernel.Affine(b_, lambda _b, g: g * n * k, 1, n)
-        elif b_form == "cols":
-            forms["b_affine"] = macro_kernel.Affine(b_, lambda _b, g: g * n * k, k, 1)
-        elif b_form == "packed":
-            forms |= {"b_packed": b_, "b_packed_batched": True}
-        else:
-            forms["load_b"] = lambda _b, g, kk, j: b_[(g * k + kk) * n + j]
-        if direct:
-            forms["direct"] = macro_kernel.Direct(c, lambda _b, g: g * m * n, n)
-        return macro_kernel.GemmSpec(
-            batch, m, n, k, dtype=dtype, acc_dtype=acc or dtype, **forms, **plain_store(c, m, n)
-        )
+        base = lambda _b, g: g * m * k  # noqa: E731
+        left = {
+            "rows": Operand(affine=Affine(a, base, k, 1)),
+            "cols": Operand(affine=Affine(a, base, 1, m)),
+            "packed": Operand(a, matrices=0),
+            "element": Operand(load=lambda _b, g, i, kk: a[(g * m + i) * k + kk]),
+        }
+        base = lambda _b, g: g * n * k  # noqa: E731
+        right = {
+            "rows": Operand(affine=Affine(b_, base, 1, n)),
+            "cols": Operand(affine=Affine(b_, base, k, 1)),
+            "packed": Operand(b_, matrices=0),
+            "element": Operand(load=lambda _b, g, j, kk: b_[(g * k + kk) * n + j]),
+        }
+        operands = (left[a_form], right[b_form], plain_store(c, m, n))
+        out = macro_kernel.Direct(c, lambda _b, g: g * m * n, n) if direct else None
+        return macro_kernel.GemmSpec(batch, m, n, k, *operands, dtype, acc or dtype, out)
 
     return describe
 

@@ -12,7 +12,14 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.gemm.algorithm import Algorithm, Selection
 from tvm_disc.schedules.gemm.cost import gemm_ns
-from tvm_disc.schedules.gemm.partition import Affine, Direct, GemmSpec, last_columns
+from tvm_disc.schedules.gemm.partition import (
+    Affine,
+    Direct,
+    GemmSpec,
+    Operand,
+    Stores,
+    last_columns,
+)
 from tvm_disc.schedules.gemm.space import algorithms
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
@@ -60,7 +67,8 @@ def test_which_columns_are_left() -> None:
         view = Affine(None, lambda b, g: 0, *columns)
         out = Direct(None, lambda b, g: 0, n)
         a = Affine(None, lambda b, g: 0, k, 1)
-        return GemmSpec(1, m, known or n, k, lambda *_: None, a_affine=a, b_affine=view, direct=out)
+        operands = (Operand(affine=a), Operand(affine=view), Stores(lambda *_: None))
+        return GemmSpec(1, m, known or n, k, *operands, direct=out)
 
     def left(count: int, algorithm: Algorithm) -> int:
         found = last_columns(spec((k, 1)), tile, Selection.only(algorithm))

@@ -25,6 +25,7 @@ from tests.schedules.gemm.products import (
 )
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
+from tvm_disc.schedules.gemm.macro_kernel import Affine, Operand
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
     micro_kernel,
@@ -57,12 +58,12 @@ def test_constant_weights_serve_every_m(n: str, direct: bool) -> None:
 
 @pytest.mark.parametrize(
     "forms",
-    [("rows", "rows"), ("rows", "cols"), ("cols", "element"), ("row", "packed"),
+    [("rows", "rows"), ("rows", "cols"), ("cols", "element"), ("rows", "packed"),
      ("element", "cols"), ("packed", "rows")],
 )  # fmt: skip
 def test_every_dimension_dynamic(forms: tuple[str, str]) -> None:
     tile = small_tile()
-    direct = forms[0] in ("rows", "row")
+    direct = forms[0] == "rows"
     gemm = Gemm(("a", "b", "c"), general({}, *forms, direct=direct), HERE, tile)
     for k in (0, 1, 13, 64):
         for n in columns_of(tile):
@@ -105,7 +106,7 @@ def test_long_rows_are_copied_in_wide_tasks(static_k: bool, direct: bool) -> Non
         check(gemm, (1, 3 * group + 1, static["n"], k))
 
 
-@pytest.mark.parametrize("a_form", ["cols", "row", "element"])
+@pytest.mark.parametrize("a_form", ["cols", "element"])
 def test_copies_of_rows_follow_the_blocks_of_k(a_form: str) -> None:
     tile = small_tile(kc=16)
     gemm = Gemm(("a", "b", "c"), general({}, a_form, "rows"), HERE, tile)
@@ -228,10 +229,9 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
 
         return macro_kernel.GemmSpec(
             1, m, n, k,
-            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
-            b_packed=bufs["b"],
-            store=lambda b, g, i, j, v: finish(b, i, j, 1, v),
-            store_vector=vector,
+            Operand(affine=Affine(bufs["a"], lambda _b, g: g * 0, k, 1)),
+            Operand(bufs["b"]),
+            macro_kernel.Stores(lambda b, g, i, j, v: finish(b, i, j, 1, v), vector),
         )  # fmt: skip
 
     gemm = Gemm(("a", "b", "bias", "c"), describe, HERE, tile)
@@ -264,10 +264,11 @@ def test_tiles_follow_the_registers() -> None:
 
 
 def test_missing_operand_is_reported() -> None:
-    spec = macro_kernel.GemmSpec(1, 4, 4, 4, store=lambda *_: None)
+    store = macro_kernel.Stores(lambda *_: None)
+    spec = macro_kernel.GemmSpec(1, 4, 4, 4, Operand(), Operand(), store)
     scratch = tirx.decl_buffer((64,), "float32")
     tile = tile_for()
-    with pytest.raises(ValueError, match=r"expected b_packed, .* found none"):
+    with pytest.raises(ValueError, match=r"B: expected packed, .* found none"):
         macro_kernel.gemm_body(spec, tile, macro_kernel.MicroKernels(), scratch, 0, 1)
 
 
@@ -307,10 +308,10 @@ def test_a_column_that_is_no_row() -> None:
         m, n = sizes["m"], sizes["n"]
         return macro_kernel.GemmSpec(
             1, m, n, k,
-            a_affine=macro_kernel.Affine(a, lambda _b, g: g * 0, k, 1),
-            b_affine=macro_kernel.Affine(b_, lambda _b, g: g * 0 + 2, 1, sizes["batch"]),
+            Operand(affine=Affine(a, lambda _b, g: g * 0, k, 1)),
+            Operand(affine=Affine(b_, lambda _b, g: g * 0 + 2, 1, sizes["batch"])),
+            plain_store(c, m, n),
             direct=macro_kernel.Direct(c, lambda _b, g: g * 0, n),
-            **plain_store(c, m, n),
         )  # fmt: skip
 
     gemm = Gemm(("a", "b", "c"), describe, HERE, small_tile())

@@ -7,8 +7,8 @@ with the convolution's stride, and the rest is set to zero. No pixel needs a div
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -21,6 +21,7 @@ from tvm_disc.schedules.conv.window import valid_range
 from tvm_disc.schedules.conv.zones import lead_taps
 from tvm_disc.schedules.gemm.layouts import RowsOfA
 from tvm_disc.schedules.gemm.pack import cast
+from tvm_disc.schedules.gemm.partition import GemmSpec
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
@@ -57,10 +58,10 @@ class ConvView:
         """Return the number of channel groups."""
         return int(self.node.attrs["groups"])
 
-    def traits(self, packed: dict[str, object]) -> dict[str, object]:
-        return {"a_packed_batched": True, "a_period": self.groups} if self.groups > 1 else {}
+    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+        return replace(spec, a=replace(spec.a, matrices=self.groups))
 
-    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+    def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         def fill(
             block: Block, g: Size, k: Size, j0: Size, columns: Size, buffer: Buffer, at: Size
         ) -> None:
@@ -68,7 +69,7 @@ class ConvView:
                 first = (i64(g), i64(k), i64(j0), i64(columns))
                 self.fill(body.low, block, *first, buffer, i64(at))
 
-        return {"fill_b": fill}
+        return {"B": fill}
 
     def starts_aligned(self, lanes: int) -> bool:
         """Return whether rows of the image consist of full vectors.
@@ -116,7 +117,7 @@ class ConvView:
         weight = self.node.inputs[1]
         if weight not in self.group.constants:
             return {}
-        return {"a_packed": (weight, RowsOfA(accumulator(self.node.dtype)))}
+        return {"A": (weight, RowsOfA(accumulator(self.node.dtype)))}
 
     def weights(self, dtype: str) -> dict[Node, Packing] | None:
         """Return how the convolution body packs its weights, or None if it cannot be used.

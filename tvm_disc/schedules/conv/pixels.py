@@ -10,9 +10,9 @@ pointers instead). Pixels outside the image are zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -24,6 +24,7 @@ from tvm_disc.schedules.gemm.integer import NumbersOfA
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
+from tvm_disc.schedules.gemm.partition import GemmSpec
 from tvm_disc.schedules.gemm.view import exact_dot
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
@@ -117,15 +118,14 @@ class PixelView:
     def row_stride(self) -> Any:
         return self.all_outs
 
-    def traits(self, packed: dict[str, object]) -> dict[str, object]:
+    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
         if self.dot:
-            return {"dot": self.dot, "dtype": self.data.dtype}
-        batched = self.groups > 1 and "b_packed" in packed
-        return {"b_packed_batched": True} if batched else {}
+            return replace(spec, dot=self.dot, dtype=self.data.dtype)
+        return replace(spec, b=replace(spec.b, matrices=int(self.groups == 1)))
 
-    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+    def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         data = body.buffers.get(self.data)
-        return {} if data is None else {"fill_a": RowPieces(self, data).fill}
+        return {} if data is None else {"A": RowPieces(self, data).fill}
 
     def starts_aligned(self, lanes: int) -> bool:
         return True
@@ -170,7 +170,7 @@ class PixelView:
         panels: PanelsOfB | QuadsOfB = PanelsOfB(tile.n_r)
         if self.numbers is not None:
             panels = QuadsOfB(tile.n_r, self.numbers.per, self.outside)
-        return {"b_packed": (weight, FilterPanels(panels, self.groups))}
+        return {"B": (weight, FilterPanels(panels, self.groups))}
 
 
 @dataclass(frozen=True)

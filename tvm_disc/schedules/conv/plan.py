@@ -95,7 +95,7 @@ def _conv_plan(
         )
 
     batch, m, n, k = (i64(x) for x in view.sizes)
-    spec = sizes_only(view, {"a_packed": True}, {})
+    spec = sizes_only(view, ("A",), {})
     return Plan(
         tasks=i64(cut.tasks),
         work=batch * m * n * k * 2,

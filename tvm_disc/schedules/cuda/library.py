@@ -29,8 +29,8 @@ from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Choice, Knobs, Plan, Variant
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import rows_view, strides_of
-from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of
-from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.gemm.vendor import apart, dense, leading
+from tvm_disc.schedules.gemm.view import MatMulView, operands_of
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver

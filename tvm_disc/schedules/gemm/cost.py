@@ -87,9 +87,9 @@ class _Item:
     def _tiles(self, columns: Values, in_place: bool) -> Values:
         """Return the time of register tiles over ``columns``, and of packing or reading B."""
         time = micro_ns((self.m, columns, self.k), self.tile, self.model)
-        if self.spec.b_packed is not None or (in_place and has_close_rows(self.spec, self.tile)):
+        if self.spec.b.packed is not None or (in_place and has_close_rows(self.spec, self.tile)):
             return time
-        view, model = self.spec.b_affine, self.model
+        view, model = self.spec.b.affine, self.model
         if view is not None and is_one(view.k_stride) and not is_one(view.stride):
             return np.asarray(time + transposing_ns(columns, self.k, self.tile.lanes, model))
         each = self.m * model.unpacked_ns if in_place else model.pack_ns

@@ -12,7 +12,7 @@ from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.fallback import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.tir.builder import Block, i64
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Size
 
 
 class Epilogue:
@@ -40,10 +40,10 @@ class Epilogue:
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(self.low.solver.known_eq(a, b) for a, b in pairs)
 
-    def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+    def scalar(self, block: Block, g: Size, i: Size, j: Size, value: Expr) -> None:
         self._store(block, i64(g), i64(i), i64(j), value)
 
-    def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
+    def vector(self, block: Block, g: Size, i: Size, j0: Size, lanes: int, value: Expr) -> bool:
         if not self.lanewise or not whole_vectors(self.group, lanes):
             return False
         j = self._columns(i64(j0), lanes)

@@ -150,7 +150,7 @@ def in_place(
 
     The caller has checked that all three are accessed in place.
     """
-    a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
+    a_view, b_view, out = spec.a.affine, spec.b.affine, spec.direct
     assert a_view is not None and b_view is not None and out is not None
     a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
     return (a_view, b_view, out), (a_base, b_base, c_base)

@@ -43,7 +43,9 @@ from tvm_disc.schedules.gemm.partition import (
     Direct,
     GemmPartition,
     GemmSpec,
+    Operand,
     Place,
+    Stores,
     TaskSpan,
     bind_size,
     cdiv,
@@ -66,6 +68,8 @@ __all__ = [
     "GemmTile",
     "Isa",
     "MicroKernels",
+    "Operand",
+    "Stores",
     "default_tile",
     "gemm_body",
     "gemm_scratch_elems",
@@ -256,15 +260,15 @@ class _Emitter:
         g, gm = item
         first, blocks = i_group
         panel0, panels = j_group
-        if self.spec.b_packed is None:
+        if self.spec.b.packed is None:
             with b.when(tirx.any(task[0] == task[1], gm == 0)):
                 self.operands.pack_b(g, panel0, panels)
         row0, rows = self._rows_of(i_group)
         with b.loop("kb", p.k_blocks) as kb:
             k0 = self._bind("k0", kb * p.kc)
             depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
-            if self.spec.k_whole:  # the last part of K may be smaller
-                left = most(self.spec.k_whole - g * p.k - k0, 0)
+            if self.spec.b.depth:  # the last part of K may be smaller
+                left = most(self.spec.b.depth - g * p.k - k0, 0)
                 depth = self._bind("depth", least(depth, left))
             if p.copied is not False:
                 with b.when(p.copied) if p.copied is not True else nullcontext():
@@ -316,7 +320,7 @@ class _Emitter:
         first, blocks = i_group
         kb, k0, depth = k_block
         columns = self.operands.columns(panel)
-        views = [] if spec.narrow else self.operands.b_views(g, panel, local, columns)
+        views = self.operands.b_views(g, panel, local, columns) if spec.quantized is None else []
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         out_at: Size = UNSET
@@ -361,12 +365,12 @@ class _Emitter:
                 sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
                 b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
 
-            if spec.narrow:
+            if spec.quantized is None:
+                self._first([(c, place, self._form()) for c, place in views], kernel)
+            else:
                 narrow = self.operands.narrow_ways(panel, k0, blk)
                 forms = [(c, place, self._narrow_form(way)) for c, place, way in narrow]
                 self._first(forms, kernel)
-            else:
-                self._first([(c, place, self._form()) for c, place in views], kernel)
             j0 = panel * tile.n_r
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
@@ -393,16 +397,14 @@ class _Emitter:
     def _form(self) -> KernelForm:
         spec, n = self.spec, self.plan.n
         whole = isinstance(n, int) and n % self.tile.lanes == 0
-        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
+        kept = str(spec.b.packed.dtype) if spec.b.packed is not None else spec.acc_dtype
         return KernelForm(
-            ahead=spec.b_packed is not None,
+            ahead=spec.b.packed is not None,
             tail=stores_direct(spec, self.tile) and not whole,
             short=self.operands.masks_b(),
             b_dtype=kept if kept != spec.acc_dtype else "",
             dot=spec.dot,
-            scaled=spec.b_scale is not None,
-            zeros=spec.b_zero is not None,
-            halves=self.operands.halves(),
+            parts=self.operands.parts(),
             bits=spec.bits,
         )
 
@@ -420,9 +422,9 @@ class _Emitter:
         rows, vectors = self._row_counts(), self._vector_counts()
         if form.rounded:
             return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
-        if self.spec.narrow and form.ahead:
+        if self.spec.quantized is not None and form.ahead:
             rows = tuple(r for r in rows if r <= FEW_ROWS)
-        elif self.spec.narrow:
+        elif self.spec.quantized is not None:
             # blocks are balanced: if there are two or more, each has at least this many rows
             half = (self.tile.m_r + 1) // 2
             rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
@@ -491,11 +493,11 @@ class _Emitter:
             row = self._bind("sums", sum_at + ei * tile.n_r)
 
             def scalar(j: Expr) -> None:
-                spec.store(b, g, i, j0 + j, self.scratch[row + j])
+                spec.store.scalar(b, g, i, j0 + j, self.scratch[row + j])
 
             def some(at: Size, lanes: int) -> None:
                 values = b.bind("values", vload(self.scratch, row + at, lanes))
-                done = spec.store_vector is not None and spec.store_vector(
+                done = spec.store.vector is not None and spec.store.vector(
                     b, g, i, b.bind("j", j0 + at), lanes, values
                 )
                 if not done:

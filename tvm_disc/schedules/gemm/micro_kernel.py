@@ -127,9 +127,8 @@ class KernelForm:
             values of the row before B's first row. With ``scaled``, numbers of B have ``bits``
             bits, and ``rows``, of row stride ``rows_step``, has ``WORDS`` numbers for each group.
         tight: rows of a packed B are not padded beyond the last vector.
-        scaled: B is quantized; ``group`` rows share a row of ``scale``. Sums are scaled per group.
-        zeros: a row of zero points per group, ``zero``, is subtracted from B before scaling.
-        halves: the names, ``scale`` or ``zero``, of the parts whose elements are float16.
+        parts: names and element types of the arrays with one row per ``group`` rows of a quantized
+            B. Sums are scaled per group by ``scale``; ``zero`` is subtracted from B before that.
         keeps: each row of B is also stored, dequantized, at ``kept`` with a stride ``kept_step``.
         bits: bits of a number of B if a word holds several (:class:`.layouts.WordsOfB`), or 0.
     """
@@ -140,9 +139,7 @@ class KernelForm:
     b_dtype: str = ""
     dot: str = ""
     tight: bool = False
-    scaled: bool = False
-    zeros: bool = False
-    halves: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
     keeps: bool = False
     bits: int = 0
 
@@ -162,15 +159,20 @@ class KernelForm:
         return bool(self.dot) and self.scaled
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Return the names of the pointers to arrays with one row per group of a quantized B."""
-        return ("scale",) * self.scaled + ("zero",) * self.zeros
+    def scaled(self) -> bool:
+        """Return whether sums are scaled per group of a quantized B."""
+        return "scale" in dict(self.parts)
+
+    @property
+    def zeros(self) -> bool:
+        """Return whether a quantized B has zero points."""
+        return "zero" in dict(self.parts)
 
     @property
     def pointers(self) -> tuple[str, ...]:
         """Return the names of the pointer parameters; they precede the sizes."""
         more = ("kept",) * self.keeps + ("rows",) * self.rounded
-        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *more)
+        return ("a", "b", "c", *("ahead",) * self.ahead, *dict(self.parts), *more)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -568,7 +570,7 @@ def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
 
 def _element_types(form: KernelForm, dtype: str) -> dict[str, str]:
     """Return the element types of the pointer parameters of a kernel."""
-    special = dict.fromkeys(_OF_B, form.b_dtype or dtype) | dict.fromkeys(form.halves, "float16")
+    special = dict.fromkeys(_OF_B, form.b_dtype or dtype) | dict(form.parts)
     if form.rounded:
         special["a"] = "int32"
     return {n: special.get(n, dtype) for n in form.pointers}

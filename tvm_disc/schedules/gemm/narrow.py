@@ -144,7 +144,7 @@ class FewColumns(Way):
 
     def fold(self, g: Size) -> None:
         """Emit the rearrangement of B into scratch, one vector per ``fold`` steps of K."""
-        view = self.spec.b_affine
+        view = self.spec.b.affine
         assert view is not None
         for width, here in self._widths():
             # a single column that is contiguous needs no copy
@@ -153,7 +153,7 @@ class FewColumns(Way):
                 self._fold(g, width)
 
     def _fold(self, g: Size, width: int) -> None:
-        b, p, view, lanes = self.b, self.plan, self.spec.b_affine, self.tile.lanes
+        b, p, view, lanes = self.b, self.plan, self.spec.b.affine, self.tile.lanes
         assert view is not None
         fold = lanes // width
         base = self.bind("b_base", view.base(b, g))

@@ -14,9 +14,9 @@ from tvm_disc.schedules.gemm.micro_kernel import vload
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transpose_into
 from tvm_disc.schedules.gemm.partition import (
     FEW_ROWS,
-    Affine,
     GemmPartition,
     GemmSpec,
+    Operand,
     Place,
     cdiv,
     choice,
@@ -54,8 +54,8 @@ class Operands:
         return self.bind("columns", least(n_r, n - panel * n_r))
 
     def _in_place(self) -> bool:
-        view = self.spec.b_affine
-        return self.spec.b_packed is None and view is not None and is_one(view.stride)
+        view = self.spec.b.affine
+        return self.spec.b.packed is None and view is not None and is_one(view.stride)
 
     def masks_b(self) -> bool:
         """Return whether kernels mask the last vector of a row-major B."""
@@ -90,7 +90,7 @@ class Operands:
             j0 = self.bind("pack_j", (panel0 + pp) * tile.n_r)
             columns = self.columns(panel0 + pp)
             off = self.bind("pack_at", p.b_at + pp * (p.k * tile.n_r))
-            view = spec.b_affine
+            view = spec.b.affine
             if view is not None and is_one(view.stride):
                 base = self.bind("b_base", view.base(b, g) + j0)
                 must = self._must_pack(columns)
@@ -119,33 +119,23 @@ class Operands:
         padded = cdiv(columns, tile.lanes) * tile.lanes
         with b.loop("k", self.plan.k) as kk:
             row = self.bind("pack_row", off + kk * tile.n_r)
-            if self.spec.fill_b is not None:
-                self.spec.fill_b(b, g, kk, j0, columns, self.scratch, row)
+            if self.spec.b.fill is not None:
+                self.spec.b.fill(b, g, kk, j0, columns, self.scratch, row)
             else:
                 with b.loop("j", columns) as j:
-                    b.store(self.scratch, row + j, cast(self._load_b(g, kk, j0 + j), dtype))
+                    value = self._element("B", self.spec.b, g, j0 + j, kk)
+                    b.store(self.scratch, row + j, cast(value, dtype))
             if not (isinstance(columns, int) and padded == columns):
                 with b.loop("z", padded - columns) as z:
                     b.store(self.scratch, row + columns + z, const(0, dtype))
 
-    def _load_b(self, g: Size, k: Expr, j: Expr) -> Expr:
-        if self.spec.b_affine is not None:
-            return self._at(self.spec.b_affine, g, j, k)
-        if self.spec.load_b is None:
-            raise ValueError("GemmSpec: expected b_packed, b_affine, fill_b or load_b, found none")
-        return self.spec.load_b(self.b, g, k, j)
-
-    def _load_a(self, g: Size, i: Expr, k: Expr) -> Expr:
-        if self.spec.a_affine is not None:
-            return self._at(self.spec.a_affine, g, i, k)
-        if self.spec.load_a is None:
-            raise ValueError(
-                "GemmSpec: expected a_packed, a_affine, a_row, fill_a or load_a, found none"
-            )
-        return self.spec.load_a(self.b, g, i, k)
-
-    def _at(self, view: Affine, g: Size, outer: Expr, k: Expr) -> Expr:
-        return view.buffer[view.base(self.b, g) + outer * view.stride + k * view.k_stride]
+    def _element(self, name: str, source: Operand, g: Size, outer: Expr, k: Expr) -> Expr:
+        view = source.affine
+        if view is not None:
+            return view.buffer[view.base(self.b, g) + outer * view.stride + k * view.k_stride]
+        if source.load is None:
+            raise ValueError(f"{name}: expected packed, affine, fill or load, found none")
+        return source.load(self.b, g, outer, k)
 
     def copy_a(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
         """Emit a copy of a K block of the task's rows of A to scratch; rows are contiguous
@@ -176,16 +166,14 @@ class Operands:
         if spec.quads:
             self._copy_words(g, i_rows, k_block)
             return
-        view, dtype = spec.a_affine, spec.acc_dtype
-        if view is None and spec.fill_a is not None:
+        view, dtype = spec.a.affine, spec.acc_dtype
+        if view is None and spec.a.fill is not None:
             target = (self.scratch, i64(p.a_at), i64(p.block_elems), dtype, tile.lanes)
             k_block = (i64(0), i64(p.k)) if p.one_k else (i64(k0), i64(depth))
-            spec.fill_a(b, g, i_rows, k_block, target)
+            spec.a.fill(b, g, i_rows, k_block, target)
             return
-        rowwise = spec.a_row if view is None else None
-        if view is not None and is_one(view.k_stride):
-            rowwise = lambda b, g, i: (view.buffer, view.base(b, g) + i * view.stride)  # noqa: E731
-        elif view is not None and is_one(view.stride):
+        contiguous = view is not None and is_one(view.k_stride)
+        if view is not None and not contiguous and is_one(view.stride):
             base = self.bind("a_from", view.base(b, g) + row0 + k0 * view.k_stride)
             src = (view.buffer, lambda k: base + k * view.k_stride)
             out = (self.scratch, i64(p.a_at), p.block_elems, dtype)
@@ -193,13 +181,12 @@ class Operands:
             return
         with b.loop("i", rows) as i:
             to = self.bind("a_to", p.a_at + i * p.block_elems)
-            if rowwise is not None:
-                buf, start = rowwise(b, g, row0 + i)
-                at = self.bind("a_row", start + k0)
-                copy_row(b, depth, tile.lanes, (buf, at), (self.scratch, to, dtype))
+            if view is not None and contiguous:
+                at = self.bind("a_row", view.base(b, g) + (row0 + i) * view.stride + k0)
+                copy_row(b, depth, tile.lanes, (view.buffer, at), (self.scratch, to, dtype))
             else:
                 with b.loop("k", depth) as kk:
-                    value = self._load_a(g, row0 + i, k0 + kk)
+                    value = self._element("A", spec.a, g, row0 + i, k0 + kk)
                     b.store(self.scratch, to + kk, cast(value, dtype))
 
     def _copy_words(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
@@ -214,17 +201,17 @@ class Operands:
         target, stored = numbers.view(b, self.scratch), numbers.stored
         first = self.bind("first_number", i64(k_block[0]) * per)
         size = self.bind("count", tirx.min(i64(k_block[1]) * per, i64(spec.k) - first))
-        if spec.a_affine is None and spec.fill_a is not None:
+        if spec.a.affine is None and spec.a.fill is not None:
             span = (i64(0), i64(spec.k)) if p.one_k else (first, size)
             where = (target, i64(p.a_at) * per, i64(p.block_elems) * per, stored, lanes)
-            spec.fill_a(b, g, i_rows, span, where)
+            spec.a.fill(b, g, i_rows, span, where)
             return
-        view = spec.a_affine
+        view = spec.a.affine
         with b.loop("i", rows) as i:
             to = self.bind("a_to", (p.a_at + i * p.block_elems) * per)
             if view is None or not is_one(view.k_stride):
                 with b.loop("k", size) as k:
-                    value = numbers.of(self._load_a(g, row0 + i, first + k), 1)
+                    value = numbers.of(self._element("A", spec.a, g, row0 + i, first + k), 1)
                     b.store(target, to + k, value)
             else:
                 at = self.bind("a_row", view.base(b, g) + (row0 + i) * view.stride + first)
@@ -243,12 +230,13 @@ class Operands:
         A location maps (row, k) to (buffer, offset, row stride).
         """
         spec, p, scratch = self.spec, self.plan, self.scratch
-        if spec.a_packed is not None:
-            packed = spec.a_packed
-            item = tirx.floormod(g, i64(spec.a_period)) if spec.a_period else g
-            skip = item * (p.m * p.row_elems) if spec.a_packed_batched else 0
+        if spec.a.packed is not None:
+            packed = spec.a.packed
+            matrices = spec.a.matrices
+            item = tirx.floormod(g, i64(matrices)) if matrices else g
+            skip = 0 if matrices == 1 else item * (p.m * p.row_elems)
             return [(None, lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems))]
-        view = spec.a_affine
+        view = spec.a.affine
 
         def copy(i: Size, k: Size) -> tuple[Buffer, Size, Size]:
             return scratch, p.a_at + (i - row0) * p.block_elems + (k - k0), p.block_elems
@@ -274,18 +262,22 @@ class Operands:
         """Return the addresses of scale and zero of row ``k0`` of a quantized panel, and the
         number of rows that share them.
         """
-        spec, n_r = self.spec, self.tile.n_r
-        parts = [x for x in (spec.b_scale, spec.b_zero) if x is not None]
+        group, parts = self.spec.group, self._parts()
         if not parts:
             return [], []
-        row = panel * cdiv(self.plan.k, spec.group) + div(k0, spec.group)
-        at = self.bind("group_at", row * n_r)
-        return [tirx.address_of(x[at]) for x in parts], [spec.group]
+        row = panel * cdiv(self.plan.k, group) + div(k0, group)
+        at = self.bind("group_at", row * self.tile.n_r)
+        return [tirx.address_of(x[at]) for x in parts.values()], [group]
 
-    def halves(self) -> tuple[str, ...]:
-        """Return the names, ``scale`` or ``zero``, of the float16 parts of a quantized B."""
-        parts = {"scale": self.spec.b_scale, "zero": self.spec.b_zero}
-        return tuple(n for n, x in parts.items() if x is not None and str(x.dtype) == "float16")
+    def _parts(self) -> dict[str, Buffer]:
+        """Return the scales and zeros of a quantized B that are given, by name."""
+        found = self.spec.quantized
+        parts = {} if found is None else {"scale": found.scale, "zero": found.zero}
+        return {name: x for name, x in parts.items() if x is not None}
+
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Return the names, ``scale`` or ``zero``, and element types of these arrays."""
+        return tuple((name, str(x.dtype)) for name, x in self._parts().items())
 
     def kept(self) -> tuple[Expr, Size]:
         """Return the address to which a kernel writes the dequantized rows of a panel, and their
@@ -327,9 +319,9 @@ class Operands:
         A location maps a row k to (buffer, offset, row stride).
         """
         spec, p, n_r = self.spec, self.plan, self.tile.n_r
-        if spec.b_packed is not None:
-            constant = spec.b_packed
-            item = p.panels * p.k if spec.b_packed_batched else p.k if spec.k_whole else 0
+        if spec.b.packed is not None:
+            constant = spec.b.packed
+            item = p.k if spec.b.depth else 0 if spec.b.matrices == 1 else p.panels * p.k
             at = panel * p.k_whole + g * item
             if spec.quads:
                 at = at + panel + 1  # skip the first row of each panel, which holds corrections
@@ -339,7 +331,7 @@ class Operands:
         def packed(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r
 
-        view = spec.b_affine
+        view = spec.b.affine
         must = self._must_pack(columns) if self._in_place() else True
         if must is True or view is None:
             return [(None, packed)]

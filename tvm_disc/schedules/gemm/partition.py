@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import tvm
 from tvm import tirx
@@ -20,6 +21,8 @@ FEW_ROWS = 3  # up to this many rows of A, kernels scale the sums instead of the
 WIDEST = 4  # largest factor by which the panels of a task grow, see GemmPartition._width
 MASKED_BYTES = 32  # since AVX2, loads and stores can mask lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can mask elements of less than 32 bits
+# a packed constant, in a specification of sizes only
+GIVEN = cast("Buffer", True)
 Place = Callable[[Size, Size], tuple[Buffer, Size, Size]]  # buffer, offset, row stride
 
 
@@ -48,91 +51,119 @@ class Direct:
     stride: Size
 
 
+@dataclass(frozen=True)
+class Operand:
+    """A or B of a GEMM, in one or several forms; kernels use the first that is given.
+
+    Attributes:
+        packed: a constant in the layout of :class:`.layouts.RowsOfA`, ``[M, packed_row_elems(K)]``,
+            or of :class:`.layouts.PanelsOfB`, ``[ceil(N / n_r), K, n_r]``. It holds elements of
+            ``acc_dtype`` and should be 64-byte aligned for speed.
+        affine: a view, which is read in place, or copied by vectors if one of its strides is 1.
+        fill: itself writes a part of a copy: of A, ``fill(b, g, rows, k_block, target)`` writes
+            rows (first, count) of a K block (first, count) to (buffer, offset, row stride, dtype,
+            lanes); of B, ``fill(b, g, k, j0, columns, buffer, at)`` writes the columns of row k.
+        load: ``load(b, g, o, k)`` is an element, where ``o`` is i for A and j for B. It must be
+            pure: a copied A is evaluated once per group of panels, B once per range of tasks.
+        matrices: number of matrices in ``packed``: item g of the batch reads matrix ``g %
+            matrices``. 0: one for each item.
+        depth: K of the matrix in ``packed`` if item g of the batch reads its rows ``[g * k, (g + 1)
+            * k)``; 0: the item reads all rows.
+    """
+
+    packed: Buffer | None = None
+    affine: Affine | None = None
+    fill: Callable[..., None] | None = None
+    load: Callable[[Block, Size, Size, Size], Expr] | None = None
+    matrices: int = 1
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantized B: its value is ``(b - zero) * scale``, where ``b`` are the packed numbers.
+
+    Row ``k`` uses row ``k / group`` of ``scale`` and ``zero``. These are panels as well; either may
+    be absent. With ``bits``, a word of B holds several numbers along K (see
+    :class:`.layouts.WordsOfB`). Kernels dequantize B in registers. For more than ``m_r`` rows, the
+    first row block stores the dequantized panel of a K block in scratch for the others.
+
+    With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. If the
+    specification also has a dot instruction, the copy consists of bytes, which it multiplies by the
+    numbers of B; otherwise, the copy consists of the rounded values as float32.
+    """
+
+    bits: int = 0
+    group: int = 0
+    scale: Buffer | None = None
+    zero: Buffer | None = None
+    rounded: bool = False
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The functions that finish the sums of a GEMM.
+
+    ``scalar(b, g, i, j, value)`` finishes one output. ``vector(b, g, i, j0, lanes, values)``
+    finishes ``lanes`` adjacent outputs along j, or emits nothing and returns False.
+    """
+
+    scalar: Callable[[Block, Size, Size, Size, Expr], None]
+    vector: Callable[[Block, Size, Size, Size, int, Expr], bool] | None = None
+
+
 @dataclass
 class GemmSpec:
     """One GEMM: sizes (int64 expressions or ints), operands and the epilogue.
 
-    The first form that is given is used:
-
-    * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :class:`.layouts.RowsOfA`); ``a_affine``
-      (read in place if ``k_stride`` is 1, transposed in registers if ``stride`` is 1, else copied
-      element by element); ``a_row`` (row i is contiguous along K at any offset, and copied by
-      vectors); ``fill_a(b, g, rows, k_block, target)`` (itself writes rows (first, count) of a K
-      block (first, count) to (buffer, offset, row stride, dtype, lanes)); ``load_a`` (copied
-      element by element).
-    * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :class:`.layouts.PanelsOfB`); ``b_affine``
-      (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
-      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (itself writes the columns of row k);
-      ``load_b`` (packed element by element).
-
-    ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per range of
-    tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched`` is set.
-    They and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
-
-    If ``dot`` names a dot instruction and ``narrow`` is unset, a 32-bit word of A and of the packed
+    If ``dot`` names a dot instruction and B is not quantized, a 32-bit word of A and of the packed
     B (see :class:`.layouts.QuadsOfB`) holds ``per`` numbers along K, and one step of K adds ``per``
-    products. ``fill_a`` then writes numbers of 8 or 16 bits (:mod:`.integer`).
-
-    With ``narrow``, B is quantized: its value is ``(b_packed - b_zero) * b_scale``, where row ``k``
-    uses row ``k / group`` of ``b_scale`` and ``b_zero``. These are panels as well; either may be
-    absent. With ``bits``, a word of B holds several numbers along K (see
-    :class:`.layouts.WordsOfB`). Kernels dequantize B in registers. For more than ``m_r`` rows, the
-    first row block stores the dequantized panel of a K block in scratch for the others.
-
-    With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. If ``dot``
-    is also set, the copy consists of bytes, which a dot instruction multiplies by the numbers of B;
-    otherwise, the copy consists of the rounded values as float32.
+    products. ``a.fill`` then writes numbers of 8 or 16 bits (:mod:`.integer`).
 
     If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
-    they are copied, and never read in place.
+    they are copied, and never read in place. The scratch holds ``acc_dtype``.
 
-    ``store(b, g, i, j, value)`` finishes one output. ``store_vector(b, g, i, j0, lanes, values)``
-    finishes ``lanes`` adjacent outputs along j, or emits nothing and returns False. With
-    ``direct``, kernels write the result in place if they can; ``store`` must write it to the same
-    place.
+    With ``direct``, kernels write the result in place if they can; ``store`` must write it to the
+    same place.
     """
 
     batch: Size
     m: Size
     n: Size
     k: Size
-    store: Callable[[Block, Size, Size, Size, Size], None]
-    store_vector: Callable[[Block, Size, Size, Size, int, Size], bool] | None = None
+    a: Operand
+    b: Operand
+    store: Stores
     dtype: str = "float32"
     acc_dtype: str = "float32"
-    load_a: Callable[[Block, Size, Size, Size], Expr] | None = None
-    load_b: Callable[[Block, Size, Size, Size], Expr] | None = None
-    fill_b: Callable[[Block, Size, Size, Size, Size, Buffer, Size], None] | None = None
-    a_affine: Affine | None = None
-    b_affine: Affine | None = None
-    a_row: Callable[[Block, Size, Size], tuple[Buffer, Expr]] | None = None
-    fill_a: Callable[..., None] | None = None
-    a_packed: Buffer | None = None
-    b_packed: Buffer | None = None
     direct: Direct | None = None
-    a_packed_batched: bool = False
-    a_period: int = 0  # a batched packed A repeats after this many items; 0: no repeats
-    b_packed_batched: bool = False
-    # total K of the packed B when batch item g reads rows [g * k, (g + 1) * k); 0 means that B is
-    # shared
-    k_whole: int = 0
     dot: str = ""
-    narrow: bool = False
-    bits: int = 0
-    rounded: bool = False
-    b_scale: Buffer | None = None
-    b_zero: Buffer | None = None
-    group: int = 0
+    quantized: Quantized | None = None
 
     @property
     def quads(self) -> bool:
         """Return whether kernels compute exact integer sums with a dot instruction."""
-        return bool(self.dot) and not self.narrow
+        return bool(self.dot) and self.quantized is None
 
     @property
     def per(self) -> int:
         """Return the numbers along K in a word of A; 1 if A does not consist of words."""
         return DOTS[self.dot].per if self.quads else 1
+
+    @property
+    def rounded(self) -> bool:
+        """Return whether rows of A are rounded to int8."""
+        return self.quantized is not None and self.quantized.rounded
+
+    @property
+    def bits(self) -> int:
+        """Return the bits of a number of a quantized B if a word holds several; otherwise 0."""
+        return self.quantized.bits if self.quantized is not None else 0
+
+    @property
+    def group(self) -> int:
+        """Return the rows of a quantized B that share a scale; 0 without scales."""
+        return self.quantized.group if self.quantized is not None else 0
 
 
 def cdiv(x: Size, y: Size) -> Size:
@@ -249,7 +280,7 @@ class GemmPartition:
         keep = bind or (lambda _name, value: value)
         per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
-        self.k_whole = spec.k_whole or k
+        self.k_whole = spec.b.depth or k
         if spec.quads:
             self.k_whole = self.k = k = keep("words", cdiv(k, spec.per))
         self.rest = keep("rest_columns", last_columns(spec, tile, selection))
@@ -298,9 +329,9 @@ class GemmPartition:
         self.row_parts = WORDS * cdiv(self.kc, spec.group) if spec.rounded and spec.dot else 0
         a_elems = a_elems + cdiv(rows * self.row_parts, line) * line
         self.b_at = keep("b_at", self.a_at + a_elems)
-        packs = spec.b_packed is None and not _reads_in_place(spec, tile, selection)
+        packs = spec.b.packed is None and not _reads_in_place(spec, tile, selection)
         b_elems = least(self.panels, self.width) * tile.n_r * k if packs else 0
-        if spec.narrow and not (spec.dot or (isinstance(m, int) and m <= FEW_ROWS)):
+        if spec.quantized is not None and not (spec.dot or (isinstance(m, int) and m <= FEW_ROWS)):
             b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
 
@@ -312,7 +343,7 @@ class GemmPartition:
         groups of rows. Larger tasks would balance badly: of nine tasks, one of two threads runs
         five.
         """
-        if spec.b_packed is None:
+        if spec.b.packed is None:
             return tile.n_panels
         wider = most(least(div(self.groups_m, 2), WIDEST), 1) * tile.n_panels
         return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
@@ -351,10 +382,10 @@ def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:
 
     A is then contiguous along K, nothing is converted, and there is no epilogue.
     """
-    a, b = spec.a_affine, spec.b_affine
+    a, b = spec.a.affine, spec.b.affine
     if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
         return False
-    if spec.a_packed is not None or spec.b_packed is not None or tile.lanes == 1:
+    if spec.a.packed is not None or spec.b.packed is not None or tile.lanes == 1:
         return False
     return is_one(a.k_stride)
 
@@ -377,7 +408,7 @@ def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
 
     Columns of B must be contiguous, and N unknown.
     """
-    view = spec.b_affine
+    view = spec.b.affine
     if view is None or not in_place_operands(spec, tile) or isinstance(known(spec.n), int):
         return False
     return is_one(view.k_stride) and not is_one(view.stride)
@@ -408,8 +439,8 @@ def has_masks(vector_bytes: int, dtype: str) -> bool:
 
 def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
     """Return whether the last vector of a row-major B is read under a mask."""
-    view, n = spec.b_affine, known(spec.n)
-    if spec.b_packed is not None or view is None or not is_one(view.stride):
+    view, n = spec.b.affine, known(spec.n)
+    if spec.b.packed is not None or view is None or not is_one(view.stride):
         return False
     if spec.dtype != spec.acc_dtype or (isinstance(n, int) and n % tile.lanes == 0):
         return False
@@ -420,7 +451,7 @@ def has_close_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     """Return whether the rows of a row-major B are close enough to read panels in place for any
     M.
     """
-    step = None if spec.b_affine is None else known(spec.b_affine.k_stride)
+    step = None if spec.b.affine is None else known(spec.b.affine.k_stride)
     return isinstance(step, int) and 0 < step <= 2 * tile.n_r
 
 
@@ -439,16 +470,16 @@ def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     the rows often compete for the same sets of the first-level cache.
     """
     k = known(spec.k)
-    if spec.a_packed is not None or spec.b_packed is None or copies_a(spec) or spec.quads:
+    if spec.a.packed is not None or spec.b.packed is None or copies_a(spec) or spec.quads:
         return False
     return tile.kc > 0 and not (isinstance(k, int) and k <= tile.kc)
 
 
 def copies_a(spec: GemmSpec) -> bool:
     """Return whether A must first be copied to rows of ``acc_dtype`` along K."""
-    if spec.a_packed is not None or reads_words(spec):
+    if spec.a.packed is not None or reads_words(spec):
         return False
-    in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
+    in_place = spec.a.affine is not None and is_one(spec.a.affine.k_stride)
     return spec.rounded or not in_place or spec.dtype != spec.acc_dtype
 
 
@@ -456,7 +487,7 @@ def reads_words(spec: GemmSpec) -> bool:
     """Return whether kernels read words of bytes of A in place: the bytes are unsigned, and rows
     consist of whole words.
     """
-    view, k = spec.a_affine, known(spec.k)
+    view, k = spec.a.affine, known(spec.k)
     if not spec.quads or spec.per != QUAD or spec.dtype != "uint8" or view is None:
         return False
     sizes = k, known(view.stride)

@@ -7,10 +7,10 @@ of a register tile. Constant operands are packed once, at compile time, for any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import tvm
 
@@ -21,9 +21,10 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import CopyCost, gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.partition import GIVEN
 from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
-from tvm_disc.schedules.gemm.view import MatMulView, View, shared_items
+from tvm_disc.schedules.gemm.view import MatMulView, View, operands_of, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
@@ -145,7 +146,7 @@ def _parts_of_k(
     spec = sizes_only(view, packed, in_place)
 
     def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
-        return cast(macro_kernel.GemmSpec, _operands(one, body, spec, packed, tile))
+        return _operands(one, body, spec, packed, in_place)
 
     return PartsOfK(view, whole, spec, tile, machine, operands).plans()
 
@@ -164,7 +165,7 @@ def _gemm_plans(
     spec = sizes_only(view, packed, in_place)
 
     def emit(body: Body) -> None:
-        full = _operands(view, body, spec, packed, tile)
+        full = _operands(view, body, spec, packed, in_place)
         where = (body.scratch, body.lo, body.hi)
         selection = Selection(body.algorithm, body.algorithms)
         body.block.add(macro_kernel.gemm_body(full, tile, machine.micro, *where, selection))
@@ -181,11 +182,8 @@ def _gemm_plans(
         features=(batch, m, n, k, n % tile.n_r),
         notes={
             "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
-            "packed operands": ", ".join(map(_role, packed)) or "none",
-            "read without packing": ", ".join(
-                n for n in "AB" if getattr(spec, f"{n.lower()}_affine")
-            )
-            or "none",
+            "packed operands": ", ".join(packed) or "none",
+            "read without packing": ", ".join(in_place) or "none",
         },
     )
     return [
@@ -203,21 +201,17 @@ def _gemm_plans(
     ]
 
 
-def _role(name: str) -> str:
-    """Return the name of a packed operand in ``explain``: ``B``, or ``B scale``."""
-    matrix, _, part = name.partition("_")
-    return matrix.upper() if part == "packed" else f"{matrix.upper()} {part}"
-
-
-def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
+def _packed_dtypes(
+    packed: Mapping[str, tuple[Node, object]], spec: macro_kernel.GemmSpec
+) -> dict[Node, str]:
     """Return the element types with which kernels read the packed constants."""
     return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
 
 
-def _kept_in(role: str, node: Node, spec: Any) -> str:
-    if role == "a_packed":
-        return str(spec.acc_dtype)
-    if spec.quads or (spec.bits and role == "b_packed"):
+def _kept_in(role: str, node: Node, spec: macro_kernel.GemmSpec) -> str:
+    if role == "A":
+        return spec.acc_dtype
+    if spec.quads or (spec.bits and role == "B"):
         return "int32"
     return "uint16" if node.dtype == "bfloat16" else node.dtype
 
@@ -242,11 +236,11 @@ def _in_place(group: Group, view: View, solver: Solver, machine: Machine) -> dic
     """
     packed = view.packed(_tiles(view, machine)[0])
     result = {}
-    for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
-        if f"{name}_packed" not in packed:
+    for role, at in zip("AB", operands_of(view), strict=True):
+        if role not in packed:
             strides = strides_of(group, solver, at)
             if strides is not None:
-                result[f"{name}_affine"] = strides
+                result[role] = strides
     return result
 
 
@@ -300,66 +294,77 @@ def dtypes_of(view: View) -> tuple[str, str]:
     return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
 
 
-def sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, Strides]) -> Any:
+def sizes_only(
+    view: View, packed: Collection[str], in_place: Mapping[str, Strides]
+) -> macro_kernel.GemmSpec:
     """Return the part of the specification on which sizes, tasks and scratch depend."""
     batch, m, n, k = (_size(x) for x in view.sizes)
-    sums, operand = dtypes_of(view)
-    forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
-    spec = macro_kernel.GemmSpec(
-        batch, m, n, k, store=_never, dtype=operand, acc_dtype=sums, **forms
-    )
-    affine = {
-        n: macro_kernel.Affine(cast(Any, s), _never, s.stride, s.k_stride)
-        for n, s in in_place.items()
-    }
-    known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
-    known |= view.traits(packed)
+    sums, dtype = dtypes_of(view)
+
+    def operand(role: str) -> macro_kernel.Operand:
+        at, affine = in_place.get(role), None
+        if at is not None:
+            affine = macro_kernel.Affine(UNSET, _never, at.stride, at.k_stride)
+        return macro_kernel.Operand(GIVEN if role in packed else None, affine, load=_never)
+
+    store, direct = macro_kernel.Stores(_never), None
     if view.group.outputs == [view.node] and view.node.dtype == sums:
-        known["direct"] = macro_kernel.Direct(UNSET, _never, _size(view.row_stride))
-    return replace(spec, **known)
+        direct = macro_kernel.Direct(UNSET, _never, _size(view.row_stride))
+    spec = macro_kernel.GemmSpec(
+        batch, m, n, k, operand("A"), operand("B"), store, dtype, sums, direct
+    )
+    return view.refined(spec, packed)
 
 
-def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: Any) -> Any:
+def _operands(
+    view: View,
+    body: Body,
+    spec: macro_kernel.GemmSpec,
+    packed: Mapping[str, tuple[Node, object]],
+    in_place: Mapping[str, Strides],
+) -> macro_kernel.GemmSpec:
     """Return ``spec`` completed with the functions that load A and B and store C in ``body``."""
-    low = body.low
-    forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
+    low, fills = body.low, view.fills(body)
+    constants = {role: body.buffers[node] for role, (node, _) in packed.items()}
 
-    def load_a(block: Block, g: Expr, i: Expr, k: Expr) -> Expr:
-        return _evaluate(low, block, lambda: view.a_at(low, i64(g), i64(i), i64(k)))
+    def operand(
+        role: str, form: macro_kernel.Operand, at: Callable[..., Expr]
+    ) -> macro_kernel.Operand:
+        def load(block: Block, g: Size, outer: Size, k: Size) -> Expr:
+            return _evaluate(low, block, lambda: at(low, i64(g), i64(outer), i64(k)))
 
-    def load_b(block: Block, g: Expr, k: Expr, j: Expr) -> Expr:
-        return _evaluate(low, block, lambda: view.b_at(low, i64(g), i64(k), i64(j)))
-
-    def base_of(name: str) -> Callable[[Block, Size], Expr]:
         def base(block: Block, g: Size) -> Expr:
-            at = view.a_at if name == "a_affine" else lambda w, x, j, k: view.b_at(w, x, k, j)
             zero = i64(0)
             with low.inside(block):
                 found = low.locate(lambda: at(low, i64(g), zero, zero))
                 assert found is not None
                 return low.settle("base", found[1])
 
-        return base
+        affine = form.affine
+        if affine is not None:
+            affine = replace(affine, buffer=body.buffers[in_place[role].node], base=base)
+        return replace(
+            form, packed=constants.get(role), affine=affine, fill=fills.get(role), load=load
+        )
 
     def start_of(_block: Block, g: Size) -> Expr:
         return view.flat(i64(g), i64(0), i64(0))
 
-    for name in ("a_affine", "b_affine"):
-        affine = getattr(spec, name)
-        if affine is not None:
-            buffer = body.buffers[affine.buffer.node]
-            forms[name] = macro_kernel.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
-    forms |= view.copies(body)
+    a_at, b_at = operands_of(view)
     epilogue = Epilogue(view, body)
-    if spec.direct is not None:
-        forms["direct"] = macro_kernel.Direct(body.outputs[0], start_of, spec.direct.stride)
+    direct, quantized = spec.direct, spec.quantized
+    if direct is not None:
+        direct = replace(direct, buffer=body.outputs[0], base=start_of)
+    if quantized is not None:
+        scale, zero = constants.get("B scale"), constants.get("B zero")
+        quantized = replace(quantized, scale=scale, zero=zero)
     return replace(
         spec,
-        load_a=load_a,
-        load_b=load_b,
-        **forms,
-        store=epilogue.scalar,
-        store_vector=epilogue.vector,
+        a=operand("A", spec.a, a_at),
+        b=operand("B", spec.b, b_at),
+        store=macro_kernel.Stores(epilogue.scalar, epilogue.vector),
+        direct=direct,
+        quantized=quantized,
     )
 
 

@@ -109,10 +109,10 @@ def algorithms(
 
 
 def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
-    view = spec.b_affine
+    view = spec.b.affine
     if may_copy_rows(spec, tile):
         return [Algorithm.PANELS, Algorithm.COPIED]
-    if spec.b_packed is not None or view is None or spec.dtype != spec.acc_dtype:
+    if spec.b.packed is not None or view is None or spec.dtype != spec.acc_dtype:
         return [Algorithm.PANELS]
     if is_one(view.stride):
         close = has_close_rows(spec, tile)
@@ -121,7 +121,7 @@ def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
 
 
 def _may_run_at_once(spec: GemmSpec, tile: GemmTile) -> bool:
-    view = spec.b_affine
+    view = spec.b.affine
     assert view is not None
     whole = reads_masked(spec, tile) or isinstance(known(spec.n), int)
     return is_one(view.stride) and stores_direct(spec, tile) and whole
@@ -137,7 +137,7 @@ def _at_once_needs(spec: GemmSpec, tile: GemmTile) -> tuple[Need, ...]:
 def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
     """Return the algorithms that read both operands in place, without register tiles."""
     m, n, k = (i64(x) for x in (spec.m, spec.n, spec.k))
-    view = spec.b_affine
+    view = spec.b.affine
     found: list[_Offer] = []
     assert view is not None
     if is_one(view.stride):

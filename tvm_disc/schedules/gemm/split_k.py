@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tvm import tirx
 
@@ -57,9 +57,9 @@ class PartsOfK:
         """Return the split-K plan, or [] if K cannot be split or each thread already has a task."""
         spec, parts = self.spec, self.machine.threads
         literal = isinstance(spec.n, int) and isinstance(spec.k, int)
-        if parts < 2 or self.view.batch or not literal or spec.b_packed is None:
+        if parts < 2 or self.view.batch or not literal or spec.b.packed is None:
             return []
-        if spec.quads or spec.narrow:
+        if spec.dot or spec.quantized is not None:
             return []
         filled = -(-spec.n // (self.tile.n_r * FINE_PANELS)) >= parts
         if filled or spec.k < parts * LEAST_DEPTH:
@@ -88,13 +88,17 @@ class PartsOfK:
         view = replace(self.view, group=replace(self.view.group, outputs=[sums]))
         view.group.name += "_parts"
         depth = -(-self.spec.k // (8 * parts)) * 8
-        sizes: dict[str, Any] = {"batch": parts, "k": depth, "k_whole": self.spec.k}
-        spec = replace(self.spec, **sizes, direct=macro_kernel.Direct(UNSET, _never, self.spec.n))
+
+        def part(full: macro_kernel.GemmSpec) -> macro_kernel.GemmSpec:
+            return replace(full, batch=parts, k=depth, b=replace(full.b, depth=int(self.spec.k)))
+
+        direct = macro_kernel.Direct(UNSET, _never, self.spec.n)
+        spec = replace(part(self.spec), direct=direct)
 
         def emit(body: Body) -> None:
-            forms = _of_part(self.operands(view, body), depth, body.outputs[0])
+            full = part(_of_part(self.operands(view, body), depth, body.outputs[0]))
             run = (self.machine.micro, body.scratch, body.lo, body.hi)
-            body.block.add(macro_kernel.gemm_body(replace(forms, **sizes), self.tile, *run))
+            body.block.add(macro_kernel.gemm_body(full, self.tile, *run))
 
         each = (i64(parts), i64(spec.m), i64(spec.n), i64(depth))
         plan = replace(
@@ -150,7 +154,7 @@ def _of_part(full: macro_kernel.GemmSpec, depth: Size, out: Buffer) -> macro_ker
 
     Each item stores its sums in ``out``, as an array of shape [parts, M, N].
     """
-    m, n, a, whole_a = i64(full.m), full.n, full.a_affine, full.load_a
+    m, n, a, whole_a = i64(full.m), full.n, full.a.affine, full.a.load
 
     def store(b: Block, g: Size, i: Size, j: Size, value: Expr) -> None:
         b.store(out, (g * m + i) * n + j, value)
@@ -163,11 +167,15 @@ def _of_part(full: macro_kernel.GemmSpec, depth: Size, out: Buffer) -> macro_ker
         assert whole_a is not None
         return whole_a(b, i64(0), i, g * depth + k)
 
-    forms: dict[str, Any] = {"load_a": load_a, "store": store, "store_vector": store_vector}
     if a is not None:
-        step = depth * i64(a.k_stride)
-        forms["a_affine"] = replace(a, base=lambda b, g: a.base(b, i64(0)) + g * step)
-    return replace(full, direct=macro_kernel.Direct(out, lambda _b, g: g * m * n, n), **forms)
+        step, base = depth * i64(a.k_stride), a.base
+        a = replace(a, base=lambda b, g: base(b, i64(0)) + g * step)
+    return replace(
+        full,
+        a=replace(full.a, affine=a, load=load_a),
+        store=macro_kernel.Stores(store, store_vector),
+        direct=macro_kernel.Direct(out, lambda _b, g: g * m * n, n),
+    )
 
 
 def _never(*_: object) -> NoReturn:

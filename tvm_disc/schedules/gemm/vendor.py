@@ -11,7 +11,6 @@ describe a library.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from tvm_disc.schedules.dispatch.variant import Need, Plan
 from tvm_disc.schedules.gemm.cost import vendor_ns
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import matmul_view, strides_of
-from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.gemm.view import MatMulView, operands_of
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -81,11 +80,6 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         may_alias=True,
         notes={"vendor": "cblas, looked up at the first run"},
     )
-
-
-def operands_of(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
-    """Return A and B as functions of (low, g, outer, k)."""
-    return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
 
 
 def leading(place: Any) -> Expr:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tvm
@@ -14,6 +14,7 @@ from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.integer import NumbersOfA
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, WordsOfB
+from tvm_disc.schedules.gemm.partition import GIVEN, GemmSpec, Quantized
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
@@ -25,7 +26,7 @@ from tvm_disc.typing import Expr
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
 
-_ROLES = ("b_packed", "b_scale", "b_zero")
+_ROLES = ("B", "B scale", "B zero")
 
 
 class View(Protocol):
@@ -58,17 +59,15 @@ class View(Protocol):
         """Return element (k, j) of B."""
 
     def packed(self, tile: object) -> dict[str, tuple[Node, Packing]]:
-        """Return the constant operands and their packings, by role (``a_packed``, ``b_packed``,
-        ...).
+        """Return the constant operands and their packings, by role (``A``, ``B``, ``B scale``,
+        ``B zero``).
         """
 
-    def traits(self, packed: dict[str, object]) -> dict[str, object]:
-        """Return the fields of the specification that describe the layout of packed operands."""
+    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+        """Return ``spec`` with the layout of the ``packed`` operands."""
 
-    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
-        """Return callables that fill panels faster than element by element, by specification
-        field.
-        """
+    def fills(self, body: Body) -> dict[str, Callable[..., None]]:
+        """Return functions that copy an operand faster than element by element, by role."""
 
     def starts_aligned(self, lanes: int) -> bool:
         """Return whether vectors of the result start at multiples of their length within a row."""
@@ -194,20 +193,29 @@ class MatMulView:
         if self.dot:
             per = DOTS[self.dot].per
             origin = NumbersOfA(self.node.inputs[0].dtype, per).added
-            return {"b_packed": (b, QuadsOfB(tile.n_r, per, origin))}
+            return {"B": (b, QuadsOfB(tile.n_r, per, origin))}
         if self._packs():
-            return {"b_packed": (b, PanelsOfB(tile.n_r))}
+            return {"B": (b, PanelsOfB(tile.n_r))}
         return {}
 
-    def traits(self, packed: dict[str, object]) -> dict[str, object]:
-        narrow = {"narrow": bool(self.narrow), "bits": self.bits, "group": self.rows_of_scale}
-        return {"dot": self.dot, "rounded": self.rounded, **narrow}
+    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+        if not self.narrow:
+            assert not self.rounded  # rows are rounded only for quantized weights
+            return replace(spec, dot=self.dot)
+        scale, zero = (GIVEN if role in packed else None for role in _ROLES[1:])
+        found = Quantized(self.bits, self.rows_of_scale, scale, zero, self.rounded)
+        return replace(spec, dot=self.dot, quantized=found)
 
-    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+    def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         return {}
 
     def starts_aligned(self, lanes: int) -> bool:
         return True
+
+
+def operands_of(view: View) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
+    """Return A and B as functions of (low, g, outer, k)."""
+    return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
 
 
 def exact_dot(a: str, b: str, dots: Sequence[str]) -> str:

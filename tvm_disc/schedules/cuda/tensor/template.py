@@ -26,7 +26,7 @@ from tvm_disc.schedules.cuda.views import Plain
 from tvm_disc.schedules.dispatch.variant import Grid
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import rows_view, strides_of
-from tvm_disc.schedules.gemm.vendor import operands_of
+from tvm_disc.schedules.gemm.view import operands_of
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.shape import Solver
