@@ -190,7 +190,7 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
 
 def packed(w: np.ndarray, tile: macro_kernel.GemmTile) -> np.ndarray:
     """Return weights in the packed layout of the kernels."""
-    panels = pack_constant(PanelsOfB(tile.n_r), w)
+    panels = pack_constant(PanelsOfB(tile.n_r, tile.lanes), w)
     b = aligned(panels.size, "float32")
     b[:] = panels.ravel()
     return b

@@ -35,11 +35,11 @@ def test_weights_are_packed_into_place() -> None:
     weight = np.arange(15, dtype="float32").reshape(3, 5)
     constants = [
         ProgramConstant(weight),
-        ProgramConstant(weight, PanelsOfB(4)),
+        ProgramConstant(weight, PanelsOfB(4, 4)),
         ProgramConstant(weight[0]),
     ]
     section, offsets = layout_constants(constants)
-    expected = pack_constant(PanelsOfB(4), weight)
+    expected = pack_constant(PanelsOfB(4, 4), weight)
     found = section[offsets[1] : offsets[1] + constants[1].nbytes].view("float32")
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
@@ -48,7 +48,7 @@ def test_arrays_are_released_when_they_are_written() -> None:
     arrays = [np.full((3, 1000), k, "float32") for k in range(3)]
     kept = [weakref.ref(a) for a in arrays]
     constants = [
-        ProgramConstant(a, p) for a, p in zip(arrays, (None, PanelsOfB(4), None), strict=True)
+        ProgramConstant(a, p) for a, p in zip(arrays, (None, PanelsOfB(4, 4), None), strict=True)
     ]
     del arrays
     section, offsets = layout_constants(constants)
@@ -75,15 +75,15 @@ def test_no_constants() -> None:
 def test_programs_share_what_is_packed_alike() -> None:
     weight = np.arange(16, dtype="float32").reshape(4, 4)
     same = weight.copy()
-    first = [ProgramConstant(weight), ProgramConstant(weight, PanelsOfB(2))]
+    first = [ProgramConstant(weight), ProgramConstant(weight, PanelsOfB(2, 2))]
     second = [
-        ProgramConstant(same, PanelsOfB(4)),
-        ProgramConstant(same, PanelsOfB(2)),
+        ProgramConstant(same, PanelsOfB(4, 4)),
+        ProgramConstant(same, PanelsOfB(2, 2)),
         ProgramConstant(same.ravel()),
     ]
     constants, places = shared([first, second])
     assert places == [[0, 1], [2, 1, 3]]
-    assert [c.packing for c in constants] == [None, PanelsOfB(2), PanelsOfB(4), None]
+    assert [c.packing for c in constants] == [None, PanelsOfB(2, 2), PanelsOfB(4, 4), None]
 
 
 @pytest.mark.parametrize("other", ["int32", "float64"])

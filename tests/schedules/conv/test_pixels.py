@@ -124,7 +124,7 @@ def test_an_input_is_read_as_it_lies() -> None:
 def test_packed_weights(groups: int) -> None:
     """Panels of each group, K outermost by taps, zeros on the right."""
     w = RNG.standard_normal((6 * groups, 4, 3, 2)).astype("float32")
-    form = FilterPanels(PanelsOfB(4), groups)
+    form = FilterPanels(PanelsOfB(4, 4), groups)
     shape, dtype = form.form(w.shape, "float32")
     assert (shape, dtype) == ((2 * groups, 24, 4), "float32")
     out = np.zeros(shape, dtype)

@@ -84,7 +84,7 @@ def general(
 
 def lay_out(x: np.ndarray, form: str, tile: macro_kernel.GemmTile, which: str) -> np.ndarray:
     if form == "packed":
-        layout = RowsOfA(str(x.dtype)) if which == "a" else PanelsOfB(tile.n_r)
+        layout = RowsOfA(str(x.dtype)) if which == "a" else PanelsOfB(tile.n_r, tile.lanes)
         return np.stack([pack_constant(layout, one) for one in x])
     return x.transpose(0, 2, 1) if form == "cols" else x
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,33 +14,52 @@ from tvm_disc.schedules.gemm.layouts import (
     RowsOfA,
     WordsOfB,
     packed_row_elems,
+    panel_count,
+    panel_starts,
 )
 from tvm_disc.schedules.packing import pack_constant
 
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("k", [0, 1, 3, 15, 16, 17, 33])
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 11])
-def test_panels(k: int, n: int) -> None:
+@pytest.mark.parametrize("k", [0, 1, 3, 31, 32, 33, 65])
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 11, 19])
+@pytest.mark.parametrize(("n_r", "lanes"), [(4, 4), (6, 2), (4, 1)])
+def test_panels(k: int, n: int, n_r: int, lanes: int) -> None:
     b = RNG.standard_normal((k, n)).astype("float32")
-    found = pack_constant(PanelsOfB(4), b)
-    assert found.shape == (-(-n // 4), k, 4)
+    found = pack_constant(PanelsOfB(n_r, lanes), b)
+    starts = panel_starts(n, n_r, lanes)
+    assert found.shape == (panel_count(n, n_r, lanes), k, n_r)
     for panel, row, column in np.ndindex(*found.shape):
-        at = panel * 4 + column
-        assert found[panel, row, column] == (b[row, at] if at < n else 0)
+        at = starts[panel] + column
+        assert found[panel, row, column] == (b[row, at] if at < starts[panel + 1] else 0)
+
+
+def test_panels_divide_columns_evenly() -> None:
+    assert panel_starts(256, 48, 16) == [0, 32, 80, 128, 160, 208, 256]
+    assert panel_starts(512, 48, 16)[6] == 256
+    for lanes, per, n in itertools.product((1, 2, 4), (1, 2, 3), range(80)):
+        starts = panel_starts(n, per * lanes, lanes)
+        least = -(-n // (per * lanes))
+        widths = [b - a for a, b in itertools.pairwise(starts)]
+        assert starts[0] == 0 and starts[-1] == n and len(widths) in (least, least + 1)
+        assert len(widths) == least or (least > 1 and least % 2 == 1 and min(widths) > lanes)
+        assert all(0 < w <= per * lanes for w in widths)
+        for first, end in itertools.combinations(range(len(starts)), 2):
+            share = n * (end - first) / len(widths)
+            assert abs(starts[end] - starts[first] - share) < 2 * lanes
 
 
 def test_panels_of_a_weight_that_lies_transposed() -> None:
     b = RNG.standard_normal((11, 37)).astype("float32").T
     np.testing.assert_array_equal(
-        pack_constant(PanelsOfB(8), b), pack_constant(PanelsOfB(8), np.ascontiguousarray(b))
+        pack_constant(PanelsOfB(8, 4), b), pack_constant(PanelsOfB(8, 4), np.ascontiguousarray(b))
     )
 
 
 def test_bfloat16_is_kept_as_its_bits() -> None:
     b = RNG.standard_normal((3, 5)).astype(ml_dtypes.bfloat16)
-    found = pack_constant(PanelsOfB(2), b)
+    found = pack_constant(PanelsOfB(2, 2), b)
     assert found.dtype == "uint16"
     np.testing.assert_array_equal(found[:, :, 0].T, b.view("uint16")[:, ::2])
 
@@ -47,7 +68,7 @@ def test_bfloat16_is_kept_as_its_bits() -> None:
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (4, 8), (5, 9), (7, 16), (0, 3)])
 def test_quads(k: int, n: int, per: int, origin: int) -> None:
     b = RNG.integers(-128, 128, (k, n)).astype("int8")
-    found = pack_constant(QuadsOfB(8, per, origin), b)
+    found = pack_constant(QuadsOfB(8, 8, per, origin), b)
     assert found.shape == (-(-n // 8), 1 + -(-k // per), 8) and found.dtype == "int32"
     for column in range(n):
         panel, at = divmod(column, 8)
@@ -64,7 +85,7 @@ def test_quads(k: int, n: int, per: int, origin: int) -> None:
 def test_words(k: int, n: int, bits: int, unsigned: bool) -> None:
     half = 1 << (bits - 1)
     b = RNG.integers(-half, half, (k, n)).astype("int8")
-    found = pack_constant(WordsOfB(8, bits, unsigned), b)
+    found = pack_constant(WordsOfB(8, 8, bits, unsigned), b)
     per = 32 // bits
     assert found.shape == (-(-n // 8), k // per, 8) and found.dtype == "int32"
     for row, column in np.ndindex(k, n):
@@ -95,6 +116,8 @@ def test_rows_do_not_compete_for_a_set() -> None:
 
 
 def test_equal_layouts_are_equal() -> None:
-    assert PanelsOfB(4) == PanelsOfB(4) != PanelsOfB(8)
-    quads = QuadsOfB(4, 4, 128), QuadsOfB(4, 4, 128), QuadsOfB(4, 2, 128), QuadsOfB(4, 4, 0)
+    assert PanelsOfB(4, 4) == PanelsOfB(4, 4) != PanelsOfB(8, 4)
+    quads = (
+        *(QuadsOfB(4, 4, per, origin) for per, origin in ((4, 128), (4, 128), (2, 128), (4, 0))),
+    )
     assert len({*quads, RowsOfA("int32")}) == 4

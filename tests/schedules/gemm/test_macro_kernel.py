@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,23 @@ def test_constant_weights_serve_every_m(n: str, direct: bool) -> None:
     gemm = Gemm(("a", "b", "c"), general(static, "rows", "packed", direct=direct), HERE, tile)
     for m in rows_of(tile):
         check(gemm, (1, m, cols, 64))
+
+
+@pytest.mark.parametrize("static", [None, 7 * 3, 8, 11 * 3, 11 * 3 - 1, 13])
+@pytest.mark.parametrize("direct", [True, False])
+def test_columns_of_packed_panels(static: int | None, direct: bool) -> None:
+    """``static`` is the number of vectors of a row; None means that N is dynamic."""
+    lanes = tile_for().lanes
+    tile = small_tile(m_r=2, n_r=3 * lanes)
+    sizes = [static] if static else [1, 2, 3, 4, 7, 8, 9, 10, 14, 15, 20, 21, 22, 33]
+    n = {"n": static * lanes} if static else {}
+    gemm = Gemm(
+        ("a", "b", "c"), general({"k": 9, **n}, "rows", "packed", direct=direct), HERE, tile
+    )
+    for vectors, rest in itertools.product(sizes, (0,) if static else (0, 1, lanes - 1)):
+        for m in (1, 5, 13):
+            check(gemm, (1, m, vectors * lanes - rest, 9))
+        check(gemm, (2, 13, vectors * lanes - rest, 9), split=True)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +259,7 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
         b = RNG.standard_normal((k, n)).astype("float32")
         bias = RNG.standard_normal(n).astype("float32")
         c = np.full(m * n + 8, CANARY, "float32")
-        panels = pack_constant(PanelsOfB(tile.n_r), b)
+        panels = pack_constant(PanelsOfB(tile.n_r, tile.lanes), b)
         gemm.runner({"a": a, "b": panels, "bias": bias, "c": c}, batch=seq, m=m)(1)
         ref = np.maximum(a @ b + bias, 0).reshape(outer, seq, heads, width).transpose(0, 2, 1, 3)
         np.testing.assert_allclose(c[: m * n].reshape(ref.shape), ref, rtol=1e-4, atol=1e-4)

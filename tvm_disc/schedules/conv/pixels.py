@@ -167,9 +167,9 @@ class PixelView:
         weight = self.node.inputs[1]
         if weight not in self.group.constants:
             return {}
-        panels: PanelsOfB | QuadsOfB = PanelsOfB(tile.n_r)
+        panels: PanelsOfB | QuadsOfB = PanelsOfB(tile.n_r, tile.lanes)
         if self.numbers is not None:
-            panels = QuadsOfB(tile.n_r, self.numbers.per, self.outside)
+            panels = QuadsOfB(tile.n_r, tile.lanes, self.numbers.per, self.outside)
         return {"B": (weight, FilterPanels(panels, self.groups))}
 
 

@@ -7,7 +7,9 @@ Geijn (2008).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _LINE_BYTES = 64  # cache line; each packed row of A is aligned to it
-_ROWS = 16  # rows of B packed at a time, so that their pages stay in the first-level TLB
+_ROWS = 32  # rows of B packed at a time, so that their pages stay in the first-level TLB
 
 
 def packed_row_elems(k: int, itemsize: int) -> int:
@@ -54,35 +56,76 @@ class RowsOfA:
         out[:, :k] = array.reshape(len(array), k)
 
 
+def panel_starts(n: int, n_r: int, lanes: int) -> list[int]:
+    """Return the first column of each panel of a packed B, and ``n``.
+
+    The vectors of a row are divided evenly: a group of adjacent panels has nearly the share of the
+    columns that it has of the panels, so threads with equal numbers of panels have equal work. 256
+    columns in vectors of 16 are panels of 2, 3, 3, 2, 3 and 3 vectors, not of five times 3 and 1.
+    """
+    panels, vectors = panel_count(n, n_r, lanes), -(-n // lanes)
+    return [k * vectors // panels * lanes for k in range(panels)] + [n]
+
+
+def panel_count(n: int, n_r: int, lanes: int) -> int:
+    """Return the number of panels of a packed B.
+
+    It is the smallest that suffices, or the even number above if a panel still has two vectors or
+    more: two threads can then have equal work.
+    """
+    panels = -(-n // n_r)
+    odd = panels > 1 and panels % 2 == 1
+    return panels + (odd and n_r > 2 * lanes and n > (2 * panels + 1) * lanes)
+
+
+def _split(matrix: Array, n_r: int, lanes: int) -> Iterator[tuple[int, Array]]:
+    """Yield number and columns of each panel; the last axis of ``matrix`` are the columns."""
+    for panel, ends in enumerate(pairwise(panel_starts(matrix.shape[-1], n_r, lanes))):
+        yield panel, matrix[..., slice(*ends)]
+
+
+def _in_panels(matrix: Array, n_r: int, lanes: int) -> Array:
+    """Return the matrix with the columns of each panel, filled up to ``n_r`` with zeros."""
+    *outer, n = matrix.shape
+    whole = np.zeros((*outer, panel_count(n, n_r, lanes) * n_r), matrix.dtype)
+    for panel, columns in _split(matrix, n_r, lanes):
+        whole[..., panel * n_r : panel * n_r + columns.shape[-1]] = columns
+    return whole
+
+
 @dataclass(frozen=True)
 class PanelsOfB:
-    """Layout of a constant B: ``b[K, N]`` as panels ``[ceil(N / n_r), K, n_r]``.
+    """Layout of a constant B: ``b[K, N]`` as panels ``[panel_count(N), K, n_r]``.
 
-    The last panel is zero padded on the right.
+    The columns of a panel are those of :func:`panel_starts`; zeros follow on the right.
     """
 
     n_r: int
+    lanes: int
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
         """Return the shape and element type of the packed array; bfloat16 is stored as uint16
         bits.
         """
         k, n = shape
-        return (-(-n // self.n_r), k, self.n_r), "uint16" if dtype == "bfloat16" else dtype
+        return (
+            panel_count(n, self.n_r, self.lanes),
+            k,
+            self.n_r,
+        ), "uint16" if dtype == "bfloat16" else dtype
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        array, (k, n) = array.view(out.dtype), array.shape
-        whole = n // self.n_r
-        panels = array[:, : whole * self.n_r].reshape(k, whole, self.n_r).swapaxes(0, 1)
-        for row in range(0, k, _ROWS):
-            out[:whole, row : row + _ROWS] = panels[:, row : row + _ROWS]
-        out[whole:, :, : n - whole * self.n_r] = array[:, whole * self.n_r :]
+        array = array.view(out.dtype)
+        for row in range(0, len(array), _ROWS):
+            rows = slice(row, row + _ROWS)
+            for panel, columns in _split(array[rows], self.n_r, self.lanes):
+                out[panel, rows, : columns.shape[-1]] = columns
 
 
 @dataclass(frozen=True)
 class QuadsOfB:
-    """Layout of an int8 B: ``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / per), n_r]`` of
+    """Layout of an int8 B: ``b[K, N]`` as panels ``[panel_count(N), 1 + ceil(K / per), n_r]`` of
     int32.
 
     Each word holds ``per`` numbers along K, four of 8 bits or two of 16. The kernel reads A with
@@ -91,6 +134,7 @@ class QuadsOfB:
     """
 
     n_r: int
+    lanes: int
     per: int
     origin: int
 
@@ -98,14 +142,15 @@ class QuadsOfB:
         """Return the shape and element type of the packed array."""
         del dtype
         k, n = shape
-        return (-(-n // self.n_r), 1 + -(-k // self.per), self.n_r), "int32"
+        panels = panel_count(n, self.n_r, self.lanes)
+        return (panels, 1 + -(-k // self.per), self.n_r), "int32"
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        (k, n), (panels, rows, n_r) = array.shape, out.shape
+        panels, rows, n_r = out.shape
         per, number = self.per, np.int8 if self.per == 4 else np.int16
         whole = np.zeros((per * (rows - 1), panels * n_r), number)
-        whole[:k, :n] = array
+        whole[: len(array)] = _in_panels(array, n_r, self.lanes)
         words = out.view(number).reshape(panels, rows, n_r, per)
         words[:, 1:] = whole.reshape(rows - 1, per, panels, n_r).transpose(2, 0, 3, 1)
         out[:, 0] = -self.origin * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
@@ -113,7 +158,7 @@ class QuadsOfB:
 
 @dataclass(frozen=True)
 class WordsOfB:
-    """Layout of a B of ``bits``-bit numbers, 4 or 8: ``b[K, N]`` as panels ``[ceil(N / n_r),
+    """Layout of a B of ``bits``-bit numbers, 4 or 8: ``b[K, N]`` as panels ``[panel_count(N),
     K * bits / 32, n_r]`` of int32.
 
     Each word holds adjacent numbers along K. With 4 bits, the lower half of byte i holds number i
@@ -122,6 +167,7 @@ class WordsOfB:
     """
 
     n_r: int
+    lanes: int
     bits: int
     unsigned: bool = False
 
@@ -129,7 +175,8 @@ class WordsOfB:
         """Return the shape and element type of the packed array."""
         del dtype
         k, n = shape
-        return (-(-n // self.n_r), k * self.bits // 32, self.n_r), "int32"
+        panels = panel_count(n, self.n_r, self.lanes)
+        return (panels, k * self.bits // 32, self.n_r), "int32"
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
@@ -137,12 +184,20 @@ class WordsOfB:
         numbers = array.view(np.uint8).reshape(rows, 32 // self.bits, n)
         if self.unsigned:
             numbers = numbers + np.uint8(1 << (self.bits - 1))
-        whole = np.zeros((rows, 4, panels * n_r), np.uint8)
-        whole[:, :, :n] = numbers[:, :4]
+        low: Array = numbers[:, :4]
         if self.bits == 4:
-            whole[:, :, :n] = (whole[:, :, :n] & 15) | (numbers[:, 4:] << 4)
+            low = (low & 15) | (numbers[:, 4:] << 4)
+        whole = _in_panels(low, n_r, self.lanes)
         words = out.view(np.uint8).reshape(panels, rows, n_r, 4)
         words[...] = whole.reshape(rows, 4, panels, n_r).transpose(2, 0, 3, 1)
 
 
-__all__ = ["PanelsOfB", "QuadsOfB", "RowsOfA", "WordsOfB", "packed_row_elems"]
+__all__ = [
+    "PanelsOfB",
+    "QuadsOfB",
+    "RowsOfA",
+    "WordsOfB",
+    "packed_row_elems",
+    "panel_count",
+    "panel_starts",
+]

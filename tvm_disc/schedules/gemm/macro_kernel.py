@@ -41,6 +41,7 @@ from tvm_disc.schedules.gemm.partition import (
     FEW_ROWS,
     Affine,
     Direct,
+    EvenGroups,
     GemmPartition,
     GemmSpec,
     Operand,
@@ -182,13 +183,13 @@ class _Emitter:
         p = self.plan
         span = p.span(i64(lo), i64(hi), self._bind)
         with self._tasks(span) as (task, g, gn, gm):
-            begin = gm * span.per_m if span.begin is None else span.begin + gm * span.per_m
-            first = self._bind("first_block", begin)
-            blocks = self._bind("n_blocks", least(span.per_m, span.end - first))
-            panel0 = self._bind("panel0", gn * p.per_n)
-            panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
+            first, blocks = span.groups.span(gm, self._bind, ("first_block", "n_blocks"))
+            if span.begin is not None:
+                first = self._bind("first_block", span.begin + first)
+            groups_n = EvenGroups(p.panels, p.groups_n)
+            j_group = groups_n.span(gn, self._bind, ("panel0", "n_panels"))
             last = i64(gn) + 1 == i64(p.groups_n)
-            self._ways((task, span.lo), (g, gm), (first, blocks), (panel0, panels), last)
+            self._ways((task, span.lo), (g, gm), (first, blocks), j_group, last)
 
     def _ways(
         self,
@@ -289,15 +290,17 @@ class _Emitter:
         names = ("g", "gn", "gm")
         cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
         with b.when(lo < hi):
-            rest = self._bind("rest", cheap_div(lo, span.groups_m))
-            b.store(cells["gm"], 0, lo - rest * span.groups_m)
+            rest = self._bind("rest", cheap_div(lo, span.groups.count))
+            b.store(cells["gm"], 0, lo - rest * span.groups.count)
             item = self._bind("item", cheap_div(rest, p.groups_n))
             b.store(cells["g"], 0, item)
             b.store(cells["gn"], 0, rest - item * p.groups_n)
         with b.loop("task", hi - lo, lo) as task:
             g, gn, gm = (b.bind(n, cells[n][i64(0)]) for n in names)
             yield task, g, gn, gm
-            last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(span.groups_m), i64(1), i64(0)))
+            last_m = self._bind(
+                "last_m", tirx.Select(gm + 1 == i64(span.groups.count), i64(1), i64(0))
+            )
             last_n: Size = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
             last_n = self._bind("last_n", last_n)
             b.store(cells["gm"], 0, (gm + 1) * (1 - last_m))
@@ -319,13 +322,13 @@ class _Emitter:
         panel, local = j_panel
         first, blocks = i_group
         kb, k0, depth = k_block
-        columns = self.operands.columns(panel)
+        columns = self._bind("columns", p.columns.number(panel))
         views = self.operands.b_views(g, panel, local, columns) if spec.quantized is None else []
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         out_at: Size = UNSET
         if direct is not None:
-            out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
+            out_at = self._bind("out_at", direct.base(b, g) + p.columns.start(panel))
         with b.loop("blk", blocks) as blk:
             r = self._bind("r", first + blk)
             i0 = self._bind("i0", p.rows.start(r))
@@ -371,7 +374,7 @@ class _Emitter:
                 narrow = self.operands.narrow_ways(panel, k0, blk)
                 forms = [(c, place, self._narrow_form(way)) for c, place, way in narrow]
                 self._first(forms, kernel)
-            j0 = panel * tile.n_r
+            j0 = p.columns.start(panel)
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
@@ -419,7 +422,7 @@ class _Emitter:
 
     def _kernel(self, form: KernelForm) -> Any:
         """Return the function that dispatches to the kernels of all tile sizes that may occur."""
-        rows, vectors = self._row_counts(), self._vector_counts()
+        rows, vectors = self._row_counts(), self.plan.columns.counts()
         if form.rounded:
             return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
         if self.spec.quantized is not None and form.ahead:
@@ -470,15 +473,6 @@ class _Emitter:
         if isinstance(base, int) and isinstance(extra, int):
             return tuple(sorted({r for r in (base, base + int(extra > 0)) if r})) or (1,)
         return tuple(range(1, self.tile.m_r + 1))
-
-    def _vector_counts(self) -> tuple[int, ...]:
-        n, tile = self.plan.n, self.tile
-        if not isinstance(n, int):
-            return tuple(range(1, tile.vectors + 1))
-        counts = {-(-(n % tile.n_r) // tile.lanes)} if n % tile.n_r else set()
-        if n >= tile.n_r:
-            counts.add(tile.vectors)
-        return tuple(sorted(counts)) or (1,)
 
     def _epilogue(
         self, g: Size, i_rows: tuple[Size, Size], j_cols: tuple[Size, Size], sum_at: Size

@@ -23,7 +23,6 @@ from tvm_disc.schedules.gemm.partition import (
     div,
     is_one,
     known,
-    least,
     reads_masked,
     reads_words,
 )
@@ -45,13 +44,6 @@ class Operands:
     plan: GemmPartition
     tile: GemmTile
     scratch: Buffer
-
-    def columns(self, panel: Size) -> Size:
-        """Return the number of columns of a panel that exist."""
-        n, n_r = self.plan.wide, self.tile.n_r
-        if isinstance(n, int) and n % n_r == 0:
-            return n_r
-        return self.bind("columns", least(n_r, n - panel * n_r))
 
     def _in_place(self) -> bool:
         view = self.spec.b.affine
@@ -88,7 +80,7 @@ class Operands:
         spec, dtype = self.spec, self.spec.acc_dtype
         with b.loop("pp", panels) as pp:
             j0 = self.bind("pack_j", (panel0 + pp) * tile.n_r)
-            columns = self.columns(panel0 + pp)
+            columns = self.bind("columns", p.columns.number(panel0 + pp))
             off = self.bind("pack_at", p.b_at + pp * (p.k * tile.n_r))
             view = spec.b.affine
             if view is not None and is_one(view.stride):

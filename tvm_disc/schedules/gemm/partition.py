@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import tvm
@@ -11,6 +12,7 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.integer import WORDS
+from tvm_disc.schedules.gemm.layouts import panel_count, panel_starts
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.target.dots import DOTS, QUAD
@@ -57,7 +59,7 @@ class Operand:
 
     Attributes:
         packed: a constant in the layout of :class:`.layouts.RowsOfA`, ``[M, packed_row_elems(K)]``,
-            or of :class:`.layouts.PanelsOfB`, ``[ceil(N / n_r), K, n_r]``. It holds elements of
+            or of :class:`.layouts.PanelsOfB`, ``[panels, K, n_r]``. It holds elements of
             ``acc_dtype`` and should be 64-byte aligned for speed.
         affine: a view, which is read in place, or copied by vectors if one of its strides is 1.
         fill: itself writes a part of a copy: of A, ``fill(b, g, rows, k_block, target)`` writes
@@ -256,14 +258,85 @@ class EvenBlocks:
 
 @dataclass(frozen=True)
 class TaskSpan:
-    """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they cover."""
+    """The tasks ``[lo, hi)`` of a range, and the groups of the row tiles from ``begin`` that they
+    cover.
+    """
 
     lo: Size
     hi: Size
-    groups_m: Size
-    per_m: Size
+    groups: EvenGroups
     begin: Size | None  # None means 0
-    end: Size
+
+
+@dataclass(frozen=True)
+class EvenGroups:
+    """``count`` adjacent groups of ``total`` things, each of one or more: group q begins at ``q *
+    total // count``.
+
+    Unlike in :class:`EvenBlocks`, larger and smaller groups alternate, so that threads with equal
+    numbers of groups have equal work. The start of a group takes a division.
+    """
+
+    total: Size
+    count: Size
+
+    def start(self, group: Size) -> Size:
+        """Return the first thing of a group; ``start(count)`` is ``total``."""
+        total, count = self.total, most(self.count, 1)
+        if isinstance(total, int) and total <= 1:
+            return group * total
+        if isinstance(total, int) and isinstance(count, int) and total % count == 0:
+            return group * (total // count)
+        return cheap_div(i64(group) * i64(total), count)
+
+    def span(
+        self, group: Size, bind: Callable[[str, Size], Size], names: tuple[str, str]
+    ) -> tuple[Size, Size]:
+        """Return (first, number) of the things of a group, bound by these names."""
+        first = bind(names[0], self.start(group))
+        return first, bind(names[1], self.start(group + 1) - first)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of the panels of B: of ``n_r`` each, or those of :func:`.layouts.panel_starts` if
+    B was packed at compile time.
+    """
+
+    n: Size
+    tile: GemmTile
+    vectors: EvenGroups | None
+
+    def start(self, panel: Size) -> Size:
+        """Return the first column of a panel."""
+        if self.vectors is None:
+            return panel * self.tile.n_r
+        return self.vectors.start(panel) * self.tile.lanes
+
+    def number(self, panel: Size) -> Size:
+        """Return the number of columns of a panel."""
+        n, n_r, even = self.n, self.tile.n_r, self.vectors
+        if even is None:
+            whole = isinstance(n, int) and n % n_r == 0
+            return n_r if whole else least(n_r, n - panel * n_r)
+        if isinstance(n, int) and isinstance(even.count, int) and even.count:
+            each, rest = divmod(n, even.count)
+            if rest == 0 and each % self.tile.lanes == 0:
+                return each
+        return least(self.start(panel + 1), n) - self.start(panel)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the numbers of vectors of a panel that may occur, ascending."""
+        n, tile = self.n, self.tile
+        if not isinstance(n, int):
+            return tuple(range(1, tile.vectors + 1))
+        if self.vectors is not None:
+            starts = panel_starts(n, tile.n_r, tile.lanes)
+            found = {-(-(b - a) // tile.lanes) for a, b in pairwise(starts)}
+        else:
+            found = {-(-(n % tile.n_r) // tile.lanes)} if n % tile.n_r else set()
+            found |= {tile.vectors} if n >= tile.n_r else set()
+        return tuple(sorted(found)) or (1,)
 
 
 class GemmPartition:
@@ -285,7 +358,7 @@ class GemmPartition:
             self.k_whole = self.k = k = keep("words", cdiv(k, spec.per))
         self.rest = keep("rest_columns", last_columns(spec, tile, selection))
         self.wide = keep("wide", n - self.rest)  # columns computed by register tiles
-        self.panels = keep("panels", cdiv(self.wide, tile.n_r))
+        self.panels = keep("panels", _panels(spec, tile, self.wide))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # number of register tiles along M
         self.m_blocks = tile.m_blocks
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
@@ -293,8 +366,10 @@ class GemmPartition:
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
         # bound to a variable, because it is tested several times
         self.by_rows = _bound(keep, "by_rows", selection.by_rows)
-        self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
-        self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
+        even = None
+        if spec.b.packed is not None:
+            even = EvenGroups(keep("vectors_of_n", cdiv(n, tile.lanes)), self.panels)
+        self.columns = Columns(self.wide, tile, even)
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         if tile.kc:
@@ -360,9 +435,8 @@ class GemmPartition:
         """
         rows = self.by_rows
         if rows is False:
-            return TaskSpan(lo, hi, self.groups_m, self.per_m, None, self.blocks)
+            return TaskSpan(lo, hi, EvenGroups(self.blocks, self.groups_m), None)
         groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
-        per = cheap_cdiv(hi - lo, most(groups, 1))
 
         def bound(name: str, here: Size, there: Size) -> Size:
             return bind(name, either(rows, here, there))
@@ -370,11 +444,23 @@ class GemmPartition:
         return TaskSpan(
             bound("first_task", 0, lo),
             bound("end_task", groups * self.groups_n, hi),
-            bound("span_groups", groups, self.groups_m),
-            bound("span_per", per, self.per_m),
+            EvenGroups(
+                bound("span_blocks", hi - lo, self.blocks),
+                bound("span_groups", groups, self.groups_m),
+            ),
             bound("span_begin", lo, 0),
-            bound("span_end", hi, self.blocks),
         )
+
+
+def _panels(spec: GemmSpec, tile: GemmTile, n: Size) -> Size:
+    """Return the number of panels of ``n`` columns of B; see :func:`.layouts.panel_count`."""
+    panels = cdiv(n, tile.n_r)
+    if spec.b.packed is None or tile.vectors <= 2:
+        return panels
+    if isinstance(n, int):
+        return panel_count(n, tile.n_r, tile.lanes)
+    odd = tirx.all(i64(panels) > 1, tirx.truncmod(i64(panels), i64(2)) > 0)
+    return panels + choice(tirx.all(odd, n > (2 * panels + 1) * tile.lanes), 1, 0)
 
 
 def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:

@@ -186,16 +186,16 @@ class MatMulView:
         """Return the operands that are plain constant matrices, and their packings, by role."""
         b = self.node.inputs[1]
         if self.narrow:
-            panels = PanelsOfB(tile.n_r)
-            words = WordsOfB(tile.n_r, self.bits, unsigned=bool(self.dot))
+            panels = PanelsOfB(tile.n_r, tile.lanes)
+            words = WordsOfB(tile.n_r, tile.lanes, self.bits, unsigned=bool(self.dot))
             layouts = (words if self.bits else panels, panels, panels)
             return dict(zip(_ROLES, zip(self.narrow, layouts, strict=False), strict=False))
         if self.dot:
             per = DOTS[self.dot].per
             origin = NumbersOfA(self.node.inputs[0].dtype, per).added
-            return {"B": (b, QuadsOfB(tile.n_r, per, origin))}
+            return {"B": (b, QuadsOfB(tile.n_r, tile.lanes, per, origin))}
         if self._packs():
-            return {"B": (b, PanelsOfB(tile.n_r))}
+            return {"B": (b, PanelsOfB(tile.n_r, tile.lanes))}
         return {}
 
     def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
