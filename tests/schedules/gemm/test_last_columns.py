@@ -87,7 +87,7 @@ def test_which_columns_are_left() -> None:
     def cheaper(at: tuple[int, int, int]) -> bool:
         points = {v: np.array([float(x)]) for v, x in zip(sizes, at, strict=True)}
         times = [
-            gemm_ns(spec((k, 1)), tile, (i64(1), m, n, k), 1.0, points, CostModel(), one)
+            gemm_ns(spec((k, 1)), tile, (i64(1), m, n, k), "", points, CostModel(), one)
             for one in map(Selection.only, (Algorithm.LAST_APART, Algorithm.PANELS))
         ]
         return bool(times[0] < times[1])

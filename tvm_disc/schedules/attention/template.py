@@ -54,7 +54,6 @@ from tvm_disc.typing import Expr, Size
 
 _ALGORITHMS = {KEYS_PACKED: "keys packed", KEYS_IN_PLACE: "keys in place"}
 _NARROW = ("float16", BFLOAT16, "int8")  # float32 represents all of their values
-EXP_COST = 24  # cost of one score between the two matmuls, in plain operations
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     scores = i64(batch) * i64(m) * i64(n)
     common = Plan(
         tasks=i64(sizes.tasks(batch)),
-        work=scores * (2 * (i64(depth) + i64(width)) + EXP_COST),
+        work=scores * (2 * (i64(depth) + i64(width))),
         emit=emit,
         scratch_elems=sizes.elems,
         scratch_dtype=dtype,

@@ -75,7 +75,7 @@ def _conv_plan(
     view: ConvView,
     weights: dict[Node, Packing],
     tile: GemmTile,
-    factor: float,
+    factor: str,
     machine: Machine,
 ) -> Plan:
     node, dtype = view.node, dtypes_of(view)[0]

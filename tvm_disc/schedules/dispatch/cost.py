@@ -81,7 +81,7 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
             np.min([_allowed_ns(p, parts, points, count, model) for p in s.plans], axis=0)
             for s in plan.stages
         ]
-        return _where_met(plan, plan.doubt * np.sum(stages, axis=0), points, count)
+        return _where_met(plan, model.factor(plan.doubt) * np.sum(stages, axis=0), points, count)
     return _allowed_ns(plan, parts, points, count, model)
 
 

@@ -52,6 +52,13 @@ class CostModel:
             image.
         transform_cycles: cycles to read, transform and store one vector in a Winograd convolution.
         shared_line_ns: cost per row of the result that ends in a cache line written by two threads.
+        keep_ops: number of plain operations per element above which a row kernel stores a value for
+            its later loops instead of recomputing it.
+        staged_doubt, parts_doubt: factors on the predicted times of plans whose prediction is less
+            accurate: plans in stages; sums over parts of K.
+        tile_doubt, layout_doubt: the same for register tiles other than the default, which was
+            chosen by measuring whole matmuls; for tiles of another width, if it is the layout of
+            constant weights.
         near_bytes, far_byte_ns: share of the second-level cache for one operand; cost per byte
             beyond.
         vendor_call_ns, vendor_elem_ns, vendor_fma_ns: cost of a BLAS call; per element of its
@@ -97,11 +104,20 @@ class CostModel:
     partial_piece_cycles: float = 20.0
     transform_cycles: float = 3.5
     shared_line_ns: float = 40.0
+    keep_ops: float = 4.0
+    staged_doubt: float = 1.15
+    parts_doubt: float = 1.05
+    tile_doubt: float = 1.02
+    layout_doubt: float = 1.4
     near_bytes: float = 512 * 1024.0
     far_byte_ns: float = 0.03
     vendor_call_ns: float = 1e9
     vendor_elem_ns: float = 0.1
     vendor_fma_ns: float = 0.03
+
+    def factor(self, doubt: str) -> float:
+        """Return the factor on a predicted time by its name (``tile_doubt``); 1 if it is empty."""
+        return float(getattr(self, doubt)) if doubt else 1.0
 
 
 @dataclass(frozen=True)

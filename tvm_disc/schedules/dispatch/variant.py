@@ -170,7 +170,8 @@ class Plan:
             only one.
         guessed: whether the analytical model may choose the plan; otherwise only measured times do.
         splits: whether tasks may be distributed over several threads.
-        doubt: factor on the predicted time of a plan in stages, since its estimate is less certain.
+        doubt: the name of the factor on the predicted time of a plan in stages: a field of
+            ``CostModel``.
         stages: the parts of a plan that runs in stages (see ``schedules/multi_stage.py``); if there
             are stages, their ``emit``, ``cost`` and scratch are used instead of the plan's.
         grid: on a device, the distribution of tasks over threads; None is one thread per task.
@@ -205,7 +206,7 @@ class Plan:
     among: Choice | None = None
     guessed: bool = True
     splits: bool = True
-    doubt: float = 1.0
+    doubt: str = ""
     stages: tuple[Stage, ...] = ()
     grid: Grid | None = None
     passes: tuple[Pass, ...] = ()

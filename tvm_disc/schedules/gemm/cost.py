@@ -141,7 +141,7 @@ def gemm_ns(
     spec: GemmSpec,
     tile: GemmTile,
     sizes: Sequence[Expr],
-    factor: float,
+    factor: str,
     points: Points,
     model: CostModel,
     selection: Selection = PANELS,
@@ -149,7 +149,8 @@ def gemm_ns(
 ) -> Values:
     """Return the nanoseconds of one serial run of one algorithm at each sampled point.
 
-    ``copy_ns`` is the cost of copying one element of A; None means the cost of packing.
+    ``factor`` names a factor of the model on the time, see :meth:`CostModel.factor`. ``copy_ns`` is
+    the cost of copying one element of A; None means the cost of packing.
     """
     batch, m, n, k = _values(sizes, points)
     algorithm = Algorithm(int(selection.number) % BY_ROWS)
@@ -170,9 +171,9 @@ def gemm_ns(
     streamed = (groups_m * n * k + groups_n * m * k) * itemsize
     time = time + np.maximum(streamed - model.near_bytes, 0) * model.far_byte_ns
     if algorithm is Algorithm.AT_ONCE:
-        return np.asarray(batch * time * factor)
+        return np.asarray(batch * time * model.factor(factor))
     time = time + model.task_ns * groups_m * groups_n
-    return np.asarray(batch * time * factor + model.partition_ns)
+    return np.asarray(batch * time * model.factor(factor) + model.partition_ns)
 
 
 def shared_lines_ns(

@@ -155,7 +155,7 @@ def _gemm_plans(
     group: Group,
     view: View,
     tile: macro_kernel.GemmTile,
-    factor: float,
+    factor: str,
     in_place: dict[str, Strides],
     machine: Machine,
     copy_ns: CopyCost | None,
@@ -197,7 +197,7 @@ def _gemm_plans(
             cost=partial(gemm_ns, spec, tile, sizes, factor, selection=selection, copy_ns=copy_ns),
             contention=partial(shared_lines_ns, spec, tile, sizes, selection),
         )
-        for selection, needs in algorithms(spec, tile, factor == 1.0, machine.threads)
+        for selection, needs in algorithms(spec, tile, not factor, machine.threads)
     ]
 
 

@@ -162,13 +162,13 @@ def _may_share_lines(spec: GemmSpec) -> bool:
     return not (isinstance(n, int) and n * itemsize % 64 == 0)
 
 
-def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> float:
-    """Return the factor by which a tile's predicted time is increased before comparison.
+def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> str:
+    """Return the field of ``CostModel`` that is a factor on a tile's predicted time; "" if none is.
 
     The default tile was chosen by measuring whole matmuls with ``packed`` weights, whose layout
     depends on ``n_r``. The model is less accurate than those measurements, so another tile must
     beat the default by this factor.
     """
     if tile == default:
-        return 1.0
-    return 1.4 if packed and tile.n_r != default.n_r else 1.02
+        return ""
+    return "layout_doubt" if packed and tile.n_r != default.n_r else "tile_doubt"

@@ -26,7 +26,6 @@ from tvm_disc.tir.builder import Block, i64, ramp
 from tvm_disc.typing import UNSET, Buffer, Expr, Size
 
 LEAST_DEPTH = 128  # smallest depth of a part of K
-DOUBT = 1.05  # factor on the predicted time, because the cost of the second stage is uncertain
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class PartsOfK:
                 family="parts of K",
                 knobs=PartKnobs(**GemmKnobs.of(self.tile).to_json(), parts=parts),
                 stages=(products, self._sum(parts, sums)),
-                doubt=DOUBT,
+                doubt="parts_doubt",
                 notes={**whole.notes, "parts of K": str(parts)},
             )
         ]
@@ -107,7 +106,7 @@ class PartsOfK:
             emit=emit,
             scratch_elems=macro_kernel.gemm_scratch_elems(spec, self.tile),
             family="gemm",
-            cost=partial(gemm_ns, spec, self.tile, each, 1.0),
+            cost=partial(gemm_ns, spec, self.tile, each, ""),
             steps=i64(1),
         )
         return Stage(view.group, plan, tuple(view.group.params), (sums,))

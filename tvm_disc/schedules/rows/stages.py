@@ -16,12 +16,11 @@ import tvm
 from tvm_disc.graph.axes import reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.elements import is_below_maximum
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr
-
-KEEP_COST = 4  # number of operations above which a value is kept, not recomputed
 
 
 @dataclass
@@ -72,7 +71,7 @@ def row_domain(group: Group) -> RowShape:
     return RowShape(shape[:begin], shape[begin:end], shape[end:])
 
 
-def schedule_stages(group: Group, solver: Solver) -> Schedule:
+def schedule_stages(group: Group, solver: Solver, keep_ops: float = CostModel.keep_ops) -> Schedule:
     """Return the schedule of a row group, computed in one pass over the nodes."""
     stage: dict[Node, int] = {}
     per_row: dict[Node, bool] = {}
@@ -94,7 +93,7 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
             cost[node] = 0
     kept = [
         n
-        for n in _used_later(group, stage, cost)
+        for n in _used_later(group, stage, cost, keep_ops)
         if not per_row[n] and solver.known_same_shape(n.shape, domain.full)
     ]
     schedule = Schedule(stage, per_row, kept, max(stage.values(), default=0) + 1)
@@ -171,7 +170,9 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
     return not domain.tail and all(is_one(d) for d in node.shape[begin:])
 
 
-def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
+def _used_later(
+    group: Group, stage: dict[Node, int], cost: dict[Node, int], keep_ops: float
+) -> list[Node]:
     """Return the nodes to keep: a later loop reads them, directly or through recomputed users."""
     last: dict[Node, int] = {}
     found: list[Node] = []
@@ -181,7 +182,7 @@ def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> 
             mine = max(mine, stage[node])
         if node.cls is OpClass.REDUCE:
             mine = stage[node] - 1
-        elif mine > stage[node] and (cost[node] >= KEEP_COST or node in group.outputs):
+        elif mine > stage[node] and (cost[node] >= keep_ops or node in group.outputs):
             found.append(node)
             mine = stage[node]
         for x in node.inputs:

@@ -75,7 +75,7 @@ class AcrossKnobs(Knobs):
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
     """Return plans with a task per row, per block of short rows, or per block of columns."""
-    sched = schedule_stages(group, solver)
+    sched = schedule_stages(group, solver, machine.model.keep_ops)
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
     work = RowWork(group, row_domain(group), sched, machine.lanes, spare, dtype)
