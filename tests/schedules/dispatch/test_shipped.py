@@ -15,7 +15,7 @@ from tvm_disc.codegen.machine import machine_of
 from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.errors import BadInput
 from tvm_disc.options import Options
-from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost import cost_table, operations
 from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
 from tvm_disc.schedules.dispatch.shipped import (
     FOLDER,
@@ -117,6 +117,24 @@ def test_fitting_finds_when_threads_pay() -> None:
     assert found.wake_ns > 4 * CostModel().wake_ns
     assert calibrate([sample], CostModel()) == found
     assert calibrate([sample], CostModel(), OF_THREADS).wake_ns == CostModel().wake_ns
+
+
+def test_fitting_finds_the_cost_of_a_unit() -> None:
+    """Two plans of one kernel, as a transpose has: the fitted cost decides between them."""
+    n = tirx.Var("n", "int64")
+    machine = machine_of(tvm.target.Target("llvm"), Options(threads=1))
+    plans = [
+        Plan(i64(n), i64(0), lambda body: None, family=name, units={name: count})
+        for name, count in (("far_ns", i64(n)), ("tile_ns", i64(n) + 1000))
+    ]
+    variants, dims = variants_of(plans, machine), np.geomspace(10, 1e6, 40).round()
+    truth = replace(CostModel(), far_ns=0.3, tile_ns=0.2)
+    times = cost_table(variants, {n: dims}, len(dims), truth)
+    sample = Sample([n], variants, dims[:, None], times)
+    found = calibrate([sample], CostModel())
+    assert sample.score(found) < 0.2 * sample.score(CostModel())
+    assert CostModel().far_ns / CostModel().tile_ns > found.far_ns / found.tile_ns > 1
+    assert operations(plans[0], replace(truth, op_ns=0.1)).b.value == 3
 
 
 def test_the_files_of_a_processor_are_named() -> None:

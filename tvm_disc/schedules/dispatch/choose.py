@@ -13,7 +13,7 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.dispatch import tree as trees
-from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost import cost_table, operations
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate, sample, with_likely
 from tvm_disc.schedules.dispatch.tree import Split, Tree
@@ -94,10 +94,11 @@ def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
     """Return a choice without sampled dims: the first plan, threaded if it has enough work."""
     plan = variants[0].plan
     runs = [v for v in variants if v.plan is plan]
-    if len(runs) == 1 or static_dim(plan.work) is not None:
+    work = operations(plan, model)
+    if len(runs) == 1 or static_dim(work) is not None:
         return Choice(runs[:1], trees.Leaf(0))
     enough = int(2 * model.wake_ns / model.op_ns)
-    asked = [(plan.work, str(plan.work))]
+    asked = [(work, str(work))]
     return Choice(runs[:2], trees.Split(0, enough, trees.Leaf(0), trees.Leaf(1)), asked)
 
 

@@ -51,9 +51,19 @@ def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel)
     moved = of(plan.moved)
     memory = moved * model.byte_ns + np.maximum(moved - model.near_bytes, 0) * model.far_byte_ns
     work = of(plan.work) * model.op_ns
+    for name, units in plan.units.items():
+        work = work + of(units) * float(getattr(model, name))
     fixed = of(plan.steps) * model.row_ns + of(plan.loops) * model.pass_ns
     time = np.maximum(work, memory) + fixed + of(plan.strided) * model.strided_ns
     return np.asarray(time, np.float64)
+
+
+def operations(plan: Plan, model: CostModel) -> Expr:
+    """Return the work of a plan and its other units, in plain operations of equal cost."""
+    total: Expr = i64(plan.work)
+    for name, units in plan.units.items():
+        total = total + units * max(1, round(getattr(model, name) / model.op_ns))
+    return total
 
 
 def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:

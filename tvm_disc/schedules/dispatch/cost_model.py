@@ -29,6 +29,9 @@ class CostModel:
         task_ns, row_ns: cost of starting a task of a matmul; a task of any other kernel.
         pass_ns: cost of starting a loop along a row.
         strided_ns: cost per lane of a vector access to elements that are not adjacent.
+        far_ns, masked_ns, tile_ns: cost of moving a 32-bit word in a transpose: with a large
+            stride; in a masked tile; in a tile of whole registers, without its shuffles.
+        shuffle_ns: cost of the shuffles of one register in a tile of whole registers.
         exp_ns: cost per attention score of the computation between the two matmuls.
         store_ns, pack_ns: cost of storing one sum; of copying one element into a different layout.
         round_ns: cost of rounding one element of a row to int8.
@@ -81,6 +84,10 @@ class CostModel:
     row_ns: float = 10.0
     pass_ns: float = 2.5
     strided_ns: float = 0.15
+    far_ns: float = 0.96
+    masked_ns: float = 0.6
+    tile_ns: float = 0.24
+    shuffle_ns: float = 1.28
     exp_ns: float = 0.6
     store_ns: float = 0.05
     pack_ns: float = 0.15

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -163,6 +163,8 @@ class Plan:
             tasks.
         loops: number of loops along rows, which cost ``pass_ns`` each.
         strided: accesses that cost ``strided_ns`` each: elements of vectors that are not adjacent.
+        units: numbers of other units of work, by the ``CostModel`` field with the cost of one unit;
+            like ``work``, they overlap with the memory accesses.
         algorithm: the number of the algorithm that the body runs. Plans that differ only in this
             number share one body, which receives the number as an argument.
         contention: nanoseconds lost to contention between threads, at each sampled point.
@@ -201,6 +203,7 @@ class Plan:
     steps: Expr | int = 0
     loops: Expr | int = 0
     strided: Expr | int = 0
+    units: Mapping[str, Expr] = field(default_factory=dict)
     algorithm: int = 0
     contention: Callable[..., Any] | None = None
     among: Choice | None = None

@@ -46,9 +46,6 @@ STRIP_TILES = 8  # tiles of a task along the operand's rows; they cover whole ca
 STRIP_LENGTH = 64  # tiles of a task along the result's rows
 UNROLLED_COST = 6  # largest cost of operators per element; their code is repeated for each row
 FEWEST_LANES = 4  # smallest number of lanes of a register with which tiles are used
-# Cost of moving four bytes, in plain operations: FAR_OPS with a large stride, MASKED_OPS in a
-# masked tile, TILE_OPS + SHUFFLE_OPS / n in a tile of n rows.
-FAR_OPS, MASKED_OPS, TILE_OPS, SHUFFLE_OPS = 24, 15, 6, 32
 
 
 def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork | WhyNot:
@@ -101,15 +98,17 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         return WhyNot(
             "transpose", "its other operators cost too much to be recomputed per row of a tile"
         )
+    elems = product(work.domain)
     elements = [
         replace(
             plan,
-            work=_work(work, product(work.domain), FAR_OPS),
+            work=elems * work.cost(),
+            units={"far_ns": elems * work.words()},
             steps=plan.tasks,
             loops=0,
             strided=0,
             moved=work.moved_twice(),
-            features=(*plan.features, work.shorter()),
+            features=(*plan.features, work.shorter(), elems),
         )
         for plan in plan_loop(group, solver, machine)
     ]
@@ -125,10 +124,14 @@ def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
 
     side = tile_side(work, lanes)
     covered = [tirx.min(s, i64(side)) * ceil_div(s, side) for s in work.sides()]
+    elems = product([*work.outer_dims(), *covered])
+    words = elems * work.words()
     return Plan(
         tasks=work.tasks(),
-        work=_work(work, product([*work.outer_dims(), *covered]), TILE_OPS + SHUFFLE_OPS // lanes),
+        work=elems * work.cost(),
+        units={"tile_ns": words, "shuffle_ns": ceil_div(words, lanes)},
         emit=emit,
+        features=(elems,),
         knobs=TransposeKnobs("tiles", lanes),
         needs=(Need(f"both axes of the tile have {lanes} elements", work.shorter() >= lanes),),
         notes={"tiles": f"{lanes} x {lanes} in registers"},
@@ -138,18 +141,16 @@ def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
 def _masked_plan(work: TransposeWork) -> Plan:
     strips = _Strips(work)
     covered = [ceil_div(s, strips.side) * strips.side for s in work.sides()]
+    elems = product([*work.outer_dims(), *covered])
     return Plan(
         tasks=strips.count(),
-        work=_work(work, product([*work.outer_dims(), *covered]), MASKED_OPS),
+        work=elems * work.cost(),
+        units={"masked_ns": elems * work.words()},
         emit=strips.emit,
+        features=(elems,),
         knobs=TransposeKnobs("masked tiles", strips.side),
         moved=work.moved_twice(),
     )
-
-
-def _work(work: TransposeWork, elems: Expr, ops: int) -> Expr:
-    """Return the plain operations for computing and moving ``elems`` elements."""
-    return elems * (ops * work.words() + work.cost())
 
 
 def _moves_last(node: Node) -> bool:
