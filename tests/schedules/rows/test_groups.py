@@ -48,6 +48,18 @@ def test_a_row_does_not_reach_its_neighbours() -> None:
                 np.testing.assert_array_equal(run(spoilt), expected)
 
 
+@pytest.mark.parametrize("columns", ["?", "20", "100", "300"])
+def test_kept_values_of_uneven_rows(columns: str) -> None:
+    """Lengths next to the longest row that is kept on the stack, and known lengths."""
+    run = program(f"%x: Tensor[(?, {columns}), float32]", "nn.softmax(%x)")
+    rng = np.random.default_rng(3)
+    for length in (255, 256, 257) if columns == "?" else (int(columns),):
+        for count in (1, 9):
+            x = rng.standard_normal((count, length), dtype=np.float32)
+            exp = np.exp(x - x.max(1, keepdims=True))
+            np.testing.assert_allclose(run(x), exp / exp.sum(1, keepdims=True), 1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int64"])
 def test_reductions_of_any_width(dtype: str) -> None:
     body = "%0 = sum(%x, axis=[1]); (%0, max(%x, axis=[1]), argmax(%x, axis=[1]))"

@@ -26,14 +26,17 @@ from tvm_disc.schedules.rows.loops import (
     GROUP_ELEMS,
     UNROLLED_VECTORS,
     Along,
+    OnStack,
     RowWork,
     Walk,
     group_scratch,
+    padded,
     rows_of_group,
 )
 from tvm_disc.schedules.rows.short import AtOnce, whole_registers
 from tvm_disc.schedules.rows.stages import bytes_of
 from tvm_disc.tir.builder import (
+    LINE_BYTES,
     STACK_LIMIT_BYTES,
     first_lanes,
     i64,
@@ -123,6 +126,7 @@ class RowGroups:
         ahead = block.number("ahead", step * length)
         groups = tirx.truncdiv(body.hi - body.lo + (step - 1), step)
         self.past = None if reach else self._past_caches(length)
+        self.stack = self._stack(length, share)
         with low.loop("g", groups) as g:
             first = block.number("first", body.lo + g * step)
             count = block.number("count", tirx.min(body.hi - first, step))
@@ -144,6 +148,27 @@ class RowGroups:
         width = work.lanes * UNROLLED_VECTORS
         return PastCaches.of(self.block, buffers, (product(full), length), width, work.far)
 
+    def _stack(self, length: Expr, share: int) -> OnStack | None:
+        """Allocate stack memory for kept values of rows that end with a masked vector.
+
+        None if no row ends with a masked vector. Rows so long that ``most`` rows exceed ``share``
+        elements are not on the stack: few of their vectors are masked, and the copy takes space in
+        the first-level cache.
+        """
+        guests = self.work.guests()
+        if not guests or self.whole or self.low.solver.known_eq(length, self.reach):
+            return None
+        lanes = self.work.lanes
+        elems = self.most * self.reach or share + self.most * lanes
+        buffers = {}
+        for node in guests:
+            memory = self.block.stack("kept", elems * bytes_of(node.dtype), LINE_BYTES)
+            buffers[node] = self.block.declare("kept", memory.data, node.dtype)
+        if self.reach:
+            return OnStack(buffers, i64(self.reach))
+        stride = self.block.number("stride", padded(length, lanes))
+        return OnStack(buffers, stride, tirx.And(length <= share // self.most, stride > length))
+
     def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
         """Emit the loop of a stage along each row of the group."""
         with self.low.loop("k", count) as k:
@@ -157,8 +182,8 @@ class RowGroups:
 
     def _walk(self, outer: Sequence[Expr], k: Expr) -> Along:
         if not self.reach:
-            return Along(self.work, self.body, outer, (), self.work.lanes, k, self.past)
-        walk = AtOnce(self.work, self.body, outer, (), self.work.lanes, k)
+            return Along(self.work, self.body, outer, k, self.past, self.stack)
+        walk = AtOnce(self.work, self.body, outer, k, stack=self.stack)
         walk.reach, walk.whole = self.reach, self.whole
         return walk
 

@@ -97,6 +97,11 @@ class RowWork:
         return [i for i, n in enumerate(self.group.outputs)
                 if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
 
+    def guests(self) -> list[Node]:
+        """Return the float32 kept nodes that use an output's memory but are no output."""
+        kept = (n for n in self.sched.kept if self.sched.storage[n] is not None)
+        return [n for n in kept if n not in self.group.outputs and n.dtype == "float32"]
+
     def streams(self, solver: Solver) -> int:
         """Return the number of operands and outputs with the domain's shape, at least one."""
         return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
@@ -116,6 +121,29 @@ def group_scratch(work: RowWork, length: Expr) -> Expr:
     """Return the elements of scratch memory that one kept value takes for all rows of a group."""
     short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
     return tirx.max(i64(length), short)
+
+
+@dataclass(frozen=True)
+class OnStack:
+    """Stack memory for kept values of the rows of a group, which otherwise use an output's memory.
+
+    In an output's memory, the masked store of the end of a row and the load of the next row's
+    begin overlap, and the processor cannot forward the store to the load. On the stack, rows begin
+    ``stride`` elements apart, and no vector spans two rows.
+
+    Attributes:
+        buffers: a buffer for each kept node that may be on the stack.
+        used: the run-time condition that values are on the stack; None: always.
+    """
+
+    buffers: Mapping[Node, Buffer]
+    stride: Expr
+    used: Expr | None = None
+
+
+def padded(length: Expr, lanes: int) -> Expr:
+    """Return a row length rounded up to complete vectors."""
+    return tirx.bitwise_and(length + (lanes - 1), i64(-lanes))
 
 
 class Walk:
@@ -267,7 +295,15 @@ class Walk:
         return place[0], add(place[1], self.keep_at(j))
 
     def _kept_reader(self, node: Node) -> Reader:
-        return lambda index: self.low.load(*self._kept_offset(node, index), node.dtype)
+        def read(index: Sequence[Expr]) -> Expr:
+            with self.kept_lanes(node):
+                return self.low.load(*self._kept_offset(node, index), node.dtype)
+
+        return read
+
+    def kept_lanes(self, node: Node) -> AbstractContextManager[None]:
+        """Return the context in which values of a kept node are stored and loaded."""
+        return nullcontext()
 
     # -- one position --------------------------------------------------------------------------
 
@@ -292,7 +328,8 @@ class Walk:
 
     def _store(self, node: Node, index: Sequence[Expr], value: Expr) -> None:
         if node in self.places:
-            self.low.store(*self._kept_offset(node, index), value, node.dtype)
+            with self.kept_lanes(node):
+                self.low.store(*self._kept_offset(node, index), value, node.dtype)
         if node not in self.places or (
             node in self.group.outputs and self.places[node] is not None
         ):
@@ -328,22 +365,66 @@ class Single(Walk):
 class Along(Walk):
     """Emits a row as vectors: wide blocks, then single vectors, masked if the last may be partial.
 
-    ``past`` emits non-temporal stores of results; None means plain stores.
+    ``past`` emits non-temporal stores of results; None means plain stores. ``stack`` may hold kept
+    values.
     """
 
+    def __init__(
+        self,
+        work: RowWork,
+        body: Body,
+        outer: Sequence[Expr],
+        slot: Size = 0,
+        past: PastCaches | None = None,
+        stack: OnStack | None = None,
+    ) -> None:
+        self.stack = stack
+        super().__init__(work, body, outer, (), work.lanes, slot, past)
+
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        if self.past is None or node not in self.work.lent:
+        near, lent = self._in_stack(node), self.past is not None and node in self.work.lent
+        if near is not None and self._always_in_stack(node):
+            return near
+        if near is None and not lent:
             return super().place(node, position)
-        number, output = self.work.lent.index(node), self.sched.storage[node]
+        data = self._in_output(node)
+        if lent:
+            assert self.past is not None
+            data = either(self.past.chosen, self._lent_memory(node), data)
+        if near is not None:
+            assert self.stack is not None and self.stack.used is not None
+            data = either(self.stack.used, element_pointer(*near), data)
+        data = self.block.bind("keep", data)
+        return self.block.declare(f"kept{position}", data, node.dtype), i64(0)
+
+    def _in_stack(self, node: Node) -> tuple[Buffer, Expr] | None:
+        """Return the buffer and offset of a row of a kept node on the stack, or None."""
+        if self.stack is None or node not in self.stack.buffers:
+            return None
+        return self.stack.buffers[node], mul(self.stack.stride, self.slot)
+
+    def _always_in_stack(self, node: Node) -> bool:
+        stack = self.stack
+        return stack is not None and node in stack.buffers and stack.used is None
+
+    def _in_output(self, node: Node) -> Expr:
+        """Return the address of a row of a kept node in an output's memory."""
+        output = self.sched.storage[node]
         assert output is not None
-        before = group_scratch(self.work, self.length) * len(self.work.spare)
-        offset = before + mul(self.length, self.slot * len(self.work.lent) + number)
-        there = self._in_scratch(offset, node.dtype)
         start = self.low.space.join(self._index(i64(0)), node.shape)
         self.low.resolve([start])
-        here = element_pointer(self.body.outputs[output], start)
-        data = self.block.bind("keep", either(self.past.chosen, there, here))
-        return self.block.declare(f"lent{number}", data, node.dtype), i64(0)
+        return element_pointer(self.body.outputs[output], start)
+
+    def _lent_memory(self, node: Node) -> Expr:
+        """Return the address of a row of a kept node in scratch memory."""
+        number = self.work.lent.index(node)
+        before = group_scratch(self.work, self.length) * len(self.work.spare)
+        offset = before + mul(self.length, self.slot * len(self.work.lent) + number)
+        return self._in_scratch(offset, node.dtype)
+
+    def kept_lanes(self, node: Node) -> AbstractContextManager[None]:
+        # A row on the stack has complete vectors.
+        return self.low.masked(None) if self._always_in_stack(node) else nullcontext()
 
     def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
         """Emit the loop of a stage along row ``row``; return its reductions and their accumulators.
@@ -478,6 +559,7 @@ __all__ = [
     "Across",
     "Along",
     "Column",
+    "OnStack",
     "RowWork",
     "Single",
     "Walk",

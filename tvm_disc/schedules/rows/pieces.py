@@ -251,7 +251,7 @@ class Piece(Along):
     def __init__(
         self, work: RowWork, body: Body, outer: tuple[Expr, ...], begin: Expr, length: Expr
     ) -> None:
-        super().__init__(work, body, outer, (), work.lanes)
+        super().__init__(work, body, outer)
         self.begin, self.length = begin, length
 
     def _index(self, j: Expr) -> list[Expr]:

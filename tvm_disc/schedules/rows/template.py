@@ -93,12 +93,11 @@ def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
 
     [] if outputs never use non-temporal stores.
     """
-    sched, size = work.sched, product(work.domain.full)
+    size = product(work.domain.full)
     small = isinstance(size, tirx.IntImm) and int(size.value) < far
     if work.domain.tail or small or not streams(machine.isa, machine.lanes * UNROLLED_VECTORS):
         return []
-    guests = [n for n in sched.kept if sched.storage[n] is not None and n not in work.group.outputs]
-    return [n for n in guests if n.dtype == "float32"]
+    return work.guests()
 
 
 def is_vectorizable(group: Group, but: Container[Node] = ()) -> bool:
