@@ -207,3 +207,24 @@ def test_a_rank_that_no_length_makes_is_refused(made: Any, rank: int) -> None:
 def test_a_node_without_results_is_refused_as_such() -> None:
     with pytest.raises(DiscError):
         build(model([node("Sqrt", ["x"], []), node("Sqrt", ["x"], ["y"])], MATRIX, results=["z"]))
+
+
+def test_a_picked_axis_that_equals_a_product_of_sizes_known_later() -> None:
+    """ReduceL2 proves that ``n`` is a product of sizes that are read after the guard of Gather."""
+    nodes = [
+        node("GatherElements", ["x", "i"], ["a"]),
+        node("CumSum", ["x", "zero"], ["sums"]),
+        node("ReduceL2", ["sums", "axes"], ["norm"], keepdims=1),
+        node("Reshape", ["norm", "whole"], ["b"]),
+    ]
+    inputs = {"x": (F32, ["n"]), "i": (I64, ["m"]), "axes": (I64, [1])}
+    made = model(nodes, inputs, results=["a", "b"], zero=np.int64(0), whole=np.array([-1]))
+    axes = np.array([0])
+    program = same(
+        made,
+        [normal(5), np.array([1, -5, 4]), axes],
+        [normal(1), np.array([0]), np.array([-1])],
+        [normal(0), np.zeros(0, "int64"), axes],
+    )
+    with pytest.raises(GuardFailed, match="axis 0 is indexed but empty: input 'x' axis 0 .* is 0"):
+        program(normal(0), np.array([0]), axes)

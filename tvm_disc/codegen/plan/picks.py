@@ -29,7 +29,8 @@ def pick_guards(
     """
     for node in nodes:
         for axis in _picked_axes(node):
-            dim = solver.simplify(_at(node.inputs[0].shape[axis], given))
+            # Not simplified: a fact may equate the dim with symbols that are bound later.
+            dim = _at(node.inputs[0].shape[axis], given)
             if solver.known_le(i64(1), dim):
                 continue
             wanted = [_at(d, given) for d in node.shape]
