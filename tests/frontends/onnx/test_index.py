@@ -9,7 +9,7 @@ import pytest
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 
-from .helpers import F32, I64, build, model, node, normal, same
+from .helpers import BOOL, F32, I64, build, model, node, normal, same
 
 
 def test_positions_count_from_the_end() -> None:
@@ -155,6 +155,19 @@ def test_one_hot_compress_and_non_zero() -> None:
         return [np.where(hot, 5, 2).astype("float32"), x[c], np.array(np.nonzero(x))]
 
     same(made, *cases, want=want)
+
+
+@pytest.mark.parametrize("dims", [("n", "k"), (3, "k"), ("n", 3), (2, 3), (3, 2)])
+def test_compress_cuts_a_condition_to_its_axis(dims: tuple[Any, Any]) -> None:
+    """As ONNX Runtime does; a longer condition once repeated the last row."""
+    made = model(
+        [node("Compress", ["x", "c"], ["y"], axis=0)],
+        {"x": (F32, [dims[0], 2]), "c": (BOOL, [dims[1]])},
+    )
+    sizes = [(n, k) for n in (0, 1, 2, 3) for k in (0, 1, 2, 3, 7)]
+    fits = [s for s in sizes if all(d in (s[i], "nk"[i]) for i, d in enumerate(dims))]
+    cases = [[normal(n, 2), np.arange(k) % 2 == 0] for n, k in fits]
+    same(made, *cases, want=lambda x, c: x[: len(c)][c[: len(x)]])
 
 
 @pytest.mark.parametrize(

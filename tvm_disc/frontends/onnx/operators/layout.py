@@ -68,13 +68,21 @@ def _centred(n: OnnxNode, x: Expr, axis: int, wanted: Dim) -> Expr:
 
 
 def _compress(n: OnnxNode) -> Expr:
-    """Convert Compress; the condition may be shorter than the axis and drops the rest."""
+    """Convert Compress; elements beyond the condition are dropped.
+
+    A condition longer than the axis is cut to the axis, as in ONNX Runtime.
+    """
     x, cond = n[0], n[1]
     axis = n.attr("axis")
     if axis is None:
         x, axis = n.reshape(x, [-1]), 0
+    axis = n.axis(int(axis), n.rank(x))
+    length, size = n.formulas(cond)[0], n.formulas(x)[axis]
+    short = isinstance(length, int) and isinstance(size, int) and length <= size
+    if not (short or n.same(length, size)):
+        cond = n.slice(cond, 0, 0, n.size(x, axis))
     found = n.squeeze(op("argwhere", cond), [1])
-    return n.take(x, found, n.axis(int(axis), n.rank(x)))
+    return n.take(x, found, axis)
 
 
 def _non_zero(n: OnnxNode) -> Expr:
