@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.frontends.calls import Calls, UnknownRows
+from tvm_disc.frontends.calls import MOST, Calls, UnknownRows
 from tvm_disc.frontends.torch.places import place_of
 from tvm_disc.frontends.torch.symbols import Symbols
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of, meta_like, relay_dtype
@@ -288,6 +288,17 @@ class Maker(Calls[Value, Dim]):
         what = self._described(places, what)
         checked = self.call_like("assert_inside", places, low, limit, what=what)
         return self.wrapped(checked, size) if negative else checked
+
+    def at_least_zero(self, x: Value) -> Value:
+        """Return integers with a run-time check that none is negative."""
+        low, high = self.tensor(0, "int64"), self.tensor(MOST, "int64")
+        return self.call_like("assert_inside", x, low, high, what=self._described(x, ""))
+
+    def counting(self, stop: Value) -> Value:
+        """Return 0, 1, ..., ``stop`` - 1, for a scalar that is known only at run time."""
+        ends = self.tensor(0, "int64"), stop, self.tensor(1, "int64")
+        made = self.call("arange", *ends, start=None, stop=None, step=None, dtype="int64")
+        return Value(made, "int64", (None,))
 
     def _refuse_literal(self, known: np.ndarray, size: int, negative: bool) -> None:
         low = -size if negative else 0

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from tvm_disc.frontends.calls import is_float
+from tvm_disc.frontends.calls import is_float, joined_dims
+from tvm_disc.frontends.loop import TensorLoop
 from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.elementwise import sign_bit
 from tvm_disc.frontends.torch.values import Value
@@ -212,6 +213,36 @@ def _logaddexp(base: str) -> Row:
     return row
 
 
+def _gcd(m: Maker, a: Value, b: Value) -> Value:
+    """Return the greatest common divisor, by Euclid's algorithm on all elements at once."""
+    a, b = m.operands(a, b)
+    dims = joined_dims([a.dims, b.dims])
+    begin = [m.broadcast(m.abs(x), dims) for x in (a, b)]
+
+    def more(fixed: list[Value], state: list[Value]) -> Value:
+        return m.reduce("any", m.not_equal(state[0], 0), range(len(dims)))
+
+    def turn(fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
+        low, high = state
+        divisor = m.where(m.equal(low, 0), 1, low)
+        rest = m.where(m.equal(low, 0), 0, m.apply("mod", high, divisor))
+        return [rest, m.where(m.equal(low, 0), high, low)], []
+
+    return TensorLoop(m, [], begin).run(more, turn)[0][1]
+
+
+def _lcm(m: Maker, a: Value, b: Value) -> Value:
+    """Return the least common multiple, or 0 if both operands are 0.
+
+    Elements of 8 and 16 bits are computed in 32 bits, as in PyTorch's kernel.
+    """
+    common, wide = _gcd(m, a, b), "int64" if m.out_dtype == "int64" else "int32"
+    a, b = (m.cast(x, wide) for x in m.operands(a, b))
+    common = m.cast(common, wide)
+    found = m.abs(a / m.where(m.equal(common, 0), 1, common) * b)
+    return m.cast(found, m.out_dtype)
+
+
 def _tensor_scalar(name: str, row: Row, *suffixes: str) -> dict[str, Row]:
     return {f"{name}.{s}": row for s in suffixes or ("Tensor", "Scalar")}
 
@@ -266,6 +297,8 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("lerp", _lerp),
     "hypot.default": _hypot,
     "ldexp.Tensor": _ldexp,
+    "gcd.default": _gcd,
+    "lcm.default": _lcm,
     **_tensor_scalar("copysign", _copysign),
     "logaddexp.default": _logaddexp("e"),
     "logaddexp2.default": _logaddexp("2"),

@@ -266,8 +266,7 @@ def _repeated_places(m: Maker, counts: Value, *, output_size: Dim = None) -> Val
     counts = m.cast(counts, "int64")
     ends = m.call("cumsum", counts, axis=0, dtype="int64", exclusive=False)
     total = m.reduce("sum", counts, [0]) if output_size is None else m.tensor(output_size, "int64")
-    first, step = m.tensor(0, "int64"), m.tensor(1, "int64")
-    places = m.call("arange", first, total, step, start=None, stop=None, step=None, dtype="int64")
+    places = m.counting(total)
     found = m.call("searchsorted", ends, places, right=True, dtype="int64")
     return m.cast(Value(found, "int64", m.out_dims), m.out_dtype)
 

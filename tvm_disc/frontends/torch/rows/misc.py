@@ -79,10 +79,17 @@ def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
     return first * m.sigmoid(second)
 
 
-def _bincount_size(m: Maker, *args: object, **kwargs: object) -> Value:
-    raise Unsupported(
-        "the size of the result is the greatest element of the operand, known only at run time"
-    )
+def _bincount(m: Maker, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    """Return the number, or the total weight, of the elements of each value.
+
+    The size of the result is the greatest element plus 1, but at least ``minlength``.
+    """
+    x = m.at_least_zero(m.cast(x, "int64"))
+    most = m.reduce("max", m.concat([x, m.literal([minlength - 1], "int64")], 0), [0])
+    bins = m.counting(most + 1)
+    given = m.full(1, x.dims, "int64") if weights is None else weights
+    empty = m.cast(m.where(bins < 0, bins, 0), m.out_dtype)
+    return scattered(m, empty, 0, x, m.cast(given, m.out_dtype), "add")
 
 
 def _histc(m: Maker, x: Value, bins: int = 100, min: object = 0, max: object = 0) -> Value:
@@ -127,7 +134,7 @@ ROWS: Mapping[str, Row] = {
     "channel_shuffle.default": _channel_shuffle,
     "native_channel_shuffle.default": _channel_shuffle,
     "glu.default": _glu,
-    "bincount.default": _bincount_size,
+    "bincount.default": _bincount,
     "histc.default": _histc,
     "trace.default": _trace,
 }
