@@ -20,11 +20,12 @@ from tvm_disc.schedules.attention.sizes import (
     RowsOfItem,
 )
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
-from tvm_disc.schedules.gemm.inner import inner_kernel, tile_height, tile_rows
+from tvm_disc.schedules.gemm.inner import inner_function, tile_height, tile_rows
 from tvm_disc.schedules.gemm.micro_kernel import (
     PLAIN,
     KernelForm,
     MicroKernels,
+    call_kernel,
     splat,
     vload,
     vstore,
@@ -33,7 +34,7 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transp
 from tvm_disc.schedules.gemm.partition import EvenBlocks, bind_size, cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
-from tvm_disc.tir.builder import Block, call, const, first_lanes, i64, is_nan, lanes_of
+from tvm_disc.tir.builder import Block, const, first_lanes, i64, is_nan, lanes_of
 from tvm_disc.typing import Buffer, Expr, Size
 
 Panel: TypeAlias = Callable[[Expr, Size], tuple[Buffer, Expr, Size]]
@@ -314,10 +315,6 @@ class AttentionBody:
             vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
         return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors, form)
 
-    def _call(self, run: Any, at: Sequence[Size], sizes: Sequence[Any]) -> None:
-        where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
-        self.b.eval(call(run, *where, *map(i64, sizes)))
-
     def _product_of_keys(self, g: Size, rows: Size, k0: Size, keys: Size) -> None:
         """Emit S = Q K^T for one block of keys."""
         if self.inner is False:
@@ -342,13 +339,11 @@ class AttentionBody:
         how = (self.tile.ahead, str(buffer.dtype))
         start = self._bind("start", base + k0 * step)
         for tall in tile_rows(lanes, odd=True):
-            wide, key = lanes // tall, ("inner", dtype, lanes, tall, *how)
+            wide = lanes // tall
             many = i64(keys) >= wide
             turn = self._bind("turn", tirx.Select(many, i64(wide), i64(1)))
             apart = self._bind("apart", tirx.Select(many, i64(step), i64(0)))
-            run = self.kernels.add(
-                key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall, *how)
-            )
+            run = inner_function(self.kernels, dtype, lanes, tall, *how)
             with (
                 self.b.when(height == tall),
                 self.low.loop("jt", cdiv(keys, turn)) as jt,
@@ -358,8 +353,7 @@ class AttentionBody:
                 i = self._bind("i", tirx.min(it * tall, rows - tall))
                 at = (self.scratch[z.q_at + i * z.q_row], buffer[start + j * step],
                       self.scratch[z.s_at + i * z.s_row + j])  # fmt: skip
-                sizes = (z.depth, z.q_row, apart, z.s_row)
-                self.b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+                call_kernel(self.b, run, at, (z.depth, z.q_row, apart, z.s_row))
 
     def _product_of_panels(self, rows: Size, k0: Size, keys: Size) -> None:
         z, tile = self.sizes, self.tile.scores
@@ -374,7 +368,7 @@ class AttentionBody:
                 first, height = tile_at(t)
                 at = (z.q_at + first * z.q_row, panel, z.s_at + first * z.s_row + p * tile.n_r)
                 sizes = (z.depth, z.q_row, tile.n_r, z.s_row, 0, height, vectors)
-                self._call(run, at, sizes)
+                call_kernel(self.b, run, [self.scratch[i64(x)] for x in at], sizes)
 
     def _product_of_values(self, g: Size, rows: Size, block: tuple[Size, Size, Size]) -> None:
         """Emit O += S V for one block of keys."""
@@ -417,7 +411,7 @@ class AttentionBody:
                 rows_at, sums_at = z.s_at + first * z.s_row, z.o_at + first * z.o_row + p * tile.n_r
                 places = (self.scratch[rows_at], buffer[at], self.scratch[sums_at])
                 sizes = (keys, z.s_row, ldb, z.o_row, kb, height, vectors)
-                self.b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
+                call_kernel(self.b, run, places, sizes)
 
     def _finish(self, g: Size, i0: Size, rows: Size) -> None:
         """Emit the division by the sums, and the stores of the rows."""

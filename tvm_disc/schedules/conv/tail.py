@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tvm import tirx
 
-from tvm_disc.schedules.gemm.inner import inner_kernel
+from tvm_disc.schedules.gemm.inner import inner_function
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
-from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, vload, vstore
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, call_kernel, vload, vstore
 from tvm_disc.schedules.gemm.partition import cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, call, i64
+from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
 _ROWS = 4  # rows of a tile of inner products; it has lanes / _ROWS columns
@@ -96,15 +95,13 @@ class Tail:
         """
         b, lanes, most = self.b, self.tile.lanes, self.most
         buffer, begin, distance = weights
-        key = ("inner", self.dtype, lanes, _ROWS)
-        run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, self.dtype, lanes, _ROWS))
+        run = inner_function(self.kernels, self.dtype, lanes, _ROWS)
         sums, columns = i64(self.at), self.bind("tail_columns", self._columns(number))
         with b.loop("tq", cdiv(rows, _ROWS)) as q:
             i = self.bind("i", tirx.min(q * _ROWS, i64(rows) - _ROWS))
             places = (buffer[begin + i * distance], self.scratch[columns],
                       self.scratch[sums + i * most])  # fmt: skip
-            sizes = (depth, distance, self._row, most)
-            b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
+            call_kernel(b, run, places, (depth, distance, self._row, most))
         at, more = into
         with b.loop("tr", rows) as r:
             value = vload(self.scratch, sums + r * most, most)

@@ -14,32 +14,17 @@ from functools import partial
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelFunction,
     MicroKernels,
+    call_kernel,
     splat,
     vload,
     vstore,
     widened,
 )
-from tvm_disc.schedules.gemm.partition import (
-    Affine,
-    Direct,
-    GemmPartition,
-    GemmSpec,
-    cdiv,
-)
+from tvm_disc.schedules.gemm.partition import GemmPartition, GemmSpec, cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import (
-    Block,
-    call,
-    const,
-    first_lanes,
-    i64,
-    index_var,
-    masked_load,
-    pointer,
-    prefetch,
-    prim_func,
-)
+from tvm_disc.tir.builder import Block, const, first_lanes, i64, masked_load, prefetch
 from tvm_disc.typing import Buffer, Expr, Size
 
 _TILE_ROWS = (1, 2, 4)
@@ -64,11 +49,9 @@ def inner_kernel(
     """
     columns = lanes // rows
     types = {"a": dtype, "b": b_dtype or dtype, "c": dtype}
-    a_ptr, b_ptr, c_ptr = (pointer(n, t) for n, t in types.items())
-    k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
-    blk = Block()
-    pointers = zip(types.items(), (a_ptr, b_ptr, c_ptr), strict=True)
-    a, b, c = (blk.declare(f"{n}_", p, t) for (n, t), p in pointers)
+    kernel = KernelFunction(types, ("k", "lda", "ldb", "ldc"))
+    blk, (a, b, c) = kernel.block, kernel.buffers.values()
+    k, lda, ldb, ldc = kernel.sizes.values()
     sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(rows * columns)]
     row = [blk.alloc(f"row_{i}", lanes, dtype) for i in range(rows)]
     column = blk.alloc("column", lanes, dtype)
@@ -109,8 +92,20 @@ def inner_kernel(
             vstore(blk, c, ldc * i, columns, part)
         else:
             blk.masked_store(c, ldc * i, part, mask)
-    func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
-    return func.with_attr("tirx.noalias", False)
+    return kernel.finish()
+
+
+def inner_function(
+    kernels: MicroKernels,
+    dtype: str,
+    lanes: int,
+    rows: int,
+    ahead: int = 0,
+    b_dtype: str | None = None,
+) -> object:
+    """Return the module's function for :func:`inner_kernel`."""
+    args = (dtype, lanes, rows, ahead, b_dtype or dtype)
+    return kernels.add(("inner", *args), "gemm_inner", partial(inner_kernel, *args))
 
 
 def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
@@ -143,17 +138,23 @@ def fitting_tiles(m: Expr, n: Expr, lanes: int) -> Expr:
 Bind = Callable[[str, Size], Size]
 
 
-def in_place(
-    spec: GemmSpec, b: Block, bind: Bind, g: Size
-) -> tuple[tuple[Affine, Affine, Direct], tuple[Size, Size, Size]]:
-    """Return the views of A, B and the result, and their base offsets for batch item ``g``.
+class InPlace:
+    """A, B and the result of batch item ``g``; the caller has checked that all are in place."""
 
-    The caller has checked that all three are accessed in place.
-    """
-    a_view, b_view, out = spec.a.affine, spec.b.affine, spec.direct
-    assert a_view is not None and b_view is not None and out is not None
-    a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
-    return (a_view, b_view, out), (a_base, b_base, c_base)
+    def __init__(self, spec: GemmSpec, b: Block, bind: Bind, g: Size) -> None:
+        a, right, out = spec.a.affine, spec.b.affine, spec.direct
+        assert a is not None and right is not None and out is not None
+        self.a, self.b, self.out = a, right, out
+        self.bases = [bind("base", v.base(b, g)) for v in (a, right, out)]
+
+    def at(self, i: Size, j: Size) -> tuple[Expr, Expr, Expr]:
+        """Return the first elements of row ``i`` of A and column ``j`` of B, and their result."""
+        a_base, b_base, c_base = self.bases
+        return (
+            self.a.buffer[a_base + i * self.a.stride],
+            self.b.buffer[b_base + j * self.b.stride],
+            self.out.buffer[c_base + i * self.out.stride + j],
+        )
 
 
 @dataclass
@@ -213,13 +214,12 @@ class InnerProducts(Way):
         self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size], height: Size
     ) -> None:
         """Emit the tiles of a range. The last tile in each direction overlaps the previous one."""
-        b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k
+        b, lanes = self.b, self.tile.lanes
         (row0, m), (begin, end) = i_range, j_range
-        (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)
-        a_base, b_base, c_base = bases
+        views = InPlace(self.spec, b, self.bind, g)
+        sizes = (self.plan.k, views.a.stride, views.b.stride, views.out.stride)
         for rows in tile_rows(lanes, odd=True):
-            key = ("inner", dtype, lanes, rows)
-            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, rows))
+            run = inner_function(self.kernels, self.spec.dtype, lanes, rows)
             columns = lanes // rows
             with (
                 b.when(i64(height) == rows),
@@ -228,13 +228,7 @@ class InnerProducts(Way):
             ):
                 j = self.bind("j", tirx.min(begin + jt * columns, end - columns))
                 i = self.bind("i", row0 + tirx.min(it * rows, m - rows))
-                at = (
-                    a_view.buffer[a_base + i * a_view.stride],
-                    b_view.buffer[b_base + j * b_view.stride],
-                    out.buffer[c_base + i * out.stride + j],
-                )
-                sizes = (k, a_view.stride, b_view.stride, out.stride)
-                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+                call_kernel(b, run, views.at(i, j), sizes)
 
 
-__all__ = ["InnerProducts", "add_inside", "fitting_tiles", "in_place", "tile_height"]
+__all__ = ["InPlace", "InnerProducts", "add_inside", "fitting_tiles", "inner_function"]

@@ -26,10 +26,11 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, TILES, Algorithm, Selection
-from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
+from tvm_disc.schedules.gemm.inner import InnerProducts, InPlace
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
     MicroKernels,
+    call_kernel,
     may_alias,
     vload,
 )
@@ -162,22 +163,16 @@ class _Emitter:
         p, tile, b = self.plan, self.tile, self.b
         form = self._form()
         run = self._kernel(form)
-        (a_view, b_view, out), bases = in_place(self.spec, b, self._bind, g)
-        a_base, b_base, c_base = bases
+        views = InPlace(self.spec, b, self._bind, g)
         with b.loop("p", cdiv(p.n, tile.n_r)) as panel, b.loop("blk", cdiv(p.m, tile.m_r)) as blk:
             i = self._bind("i", blk * tile.m_r)
             j = self._bind("j", panel * tile.n_r)
             columns = least(tile.n_r, p.n - j)
             vectors = self._bind("vectors", cdiv(columns, tile.lanes))
-            at = (
-                tirx.address_of(a_view.buffer[a_base + i * a_view.stride]),
-                tirx.address_of(b_view.buffer[b_base + j]),
-                tirx.address_of(out.buffer[c_base + i * out.stride + j]),
-            )
-            sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
-            sizes += self._masks(form, (columns, vectors), p.k, b_view.k_stride)
+            sizes = [p.k, views.a.stride, views.b.k_stride, views.out.stride, 0]
+            sizes += self._masks(form, (columns, vectors), p.k, views.b.k_stride)
             sizes += [least(tile.m_r, p.m - i), vectors]
-            b.eval(call(run, *at, *map(i64, sizes)))
+            call_kernel(b, run, views.at(i, j), sizes)
 
     def _all_tasks(self, lo: Size, hi: Size) -> None:
         p = self.plan

@@ -14,10 +14,10 @@ so that no block has only a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import tvm
@@ -47,7 +47,7 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.imports import provide
 from tvm_disc.tir.llvm_ops import emitting_for, has_native, lookup
-from tvm_disc.typing import UNSET, Buffer, Expr, TVMFunction, Var
+from tvm_disc.typing import UNSET, Buffer, Expr, Size, TVMFunction
 
 # Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
 # hardware prefetcher reads ahead. Software prefetches would compete for its fill buffers: with
@@ -194,6 +194,36 @@ _STREAM = KernelForm(ahead=True)  # packed weights in the type of the sums
 _OF_B = ("b", "ahead")  # pointers to elements of B
 
 
+class KernelFunction:
+    """A function of a module under construction: ``(pointers..., sizes...)``.
+
+    ``types`` are the element types of the pointers by name, ``sizes`` the names of the other
+    parameters.
+    """
+
+    def __init__(self, types: Mapping[str, str], sizes: Sequence[str]) -> None:
+        self.block, self._types = Block(), types
+        self.pointers = {n: pointer(n, kind) for n, kind in types.items()}
+        self._sizes = [index_var(n) for n in sizes]
+        self.sizes: dict[str, Expr] = dict(zip(sizes, self._sizes, strict=True))
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """Return the pointers as buffers, which are declared where this is first read."""
+        types = self._types
+        return {n: self.block.declare(f"{n}_", p, types[n]) for n, p in self.pointers.items()}
+
+    def finish(self) -> Any:
+        """Return the TIR function."""
+        params = [*self.pointers.values(), *self._sizes]
+        return may_alias(prim_func(params, self.block.stmt()))
+
+
+def call_kernel(b: Block, run: object, at: Sequence[Expr], sizes: Sequence[Size]) -> None:
+    """Emit a call of a :class:`KernelFunction` with pointers to the elements ``at``."""
+    b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+
+
 def micro_kernel(
     tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
 ) -> object:
@@ -222,15 +252,13 @@ class RegisterTile:
         self.lanes = lanes = tile.lanes
         step_bytes = vectors * lanes * tvm.DataType(dtype).bits // 8
         self.splits = independent_sums(rows, vectors, step_bytes if form == _STREAM else 0)
-        self.pointers = _pointers(form, dtype)
-        self.params: dict[str, Expr] = {n: index_var(n) for n in form.sizes}
+        self.kernel = KernelFunction(_element_types(form, dtype), form.sizes)
+        self.params, self.buffers = self.kernel.sizes, self.kernel.buffers
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
         if form.ahead or form.keeps:
             # B is packed; a constant stride leaves more registers for the rows of A.
             self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
-        blk = self.blk = Block()
-        kept = _element_types(form, dtype)
-        self.buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in self.pointers.items()}
+        blk = self.blk = self.kernel.block
         self.a, self.b, self.c = (self.buffers[n] for n in "abc")
         # UNSET if the form does not mask its last vector
         self.mask: Expr = first_lanes(self.params["tail"], lanes) if form.masks else UNSET
@@ -260,8 +288,7 @@ class RegisterTile:
             self._products()
         self._add_old()
         self._store()
-        params = [*self.pointers.values(), *self.params.values()]
-        return may_alias(prim_func(params, self.blk.stmt()))
+        return self.kernel.finish()
 
     def _products(self) -> None:
         self._begin()
@@ -540,19 +567,18 @@ class MicroKernels:
         if key in self._vars:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
-        args = {**_pointers(form, dtype), **{n: index_var(n) for n in form.sizes}}
-        n_rows, n_vectors = index_var("rows"), index_var("vectors")
-        b = Block()
+        made = KernelFunction(_element_types(form, dtype), (*form.sizes, "rows", "vectors"))
+        *sizes, n_rows, n_vectors = made.sizes.values()
+        args = (*made.pointers.values(), *sizes)
 
         def pick(nv: int) -> None:
             def kernel(nr: int) -> None:
-                b.eval(call(self.get(tile, dtype, nr, nv, form), *args.values()))
+                made.block.eval(call(self.get(tile, dtype, nr, nv, form), *args))
 
-            _pick(b, n_rows, rows, kernel)
+            _pick(made.block, n_rows, rows, kernel)
 
-        _pick(b, n_vectors, vectors, pick)
-        params = [*args.values(), n_rows, n_vectors]
-        self.functions[var] = may_alias(prim_func(params, b.stmt()))
+        _pick(made.block, n_vectors, vectors, pick)
+        self.functions[var] = made.finish()
         return var
 
 
@@ -563,11 +589,6 @@ def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...
     return (*knobs, *astuple(form))
 
 
-def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
-    """Return the pointer parameters of a kernel by name."""
-    return {n: pointer(n, kind) for n, kind in _element_types(form, dtype).items()}
-
-
 def _element_types(form: KernelForm, dtype: str) -> dict[str, str]:
     """Return the element types of the pointer parameters of a kernel."""
     special = dict.fromkeys(_OF_B, form.b_dtype or dtype) | dict(form.parts)
@@ -576,7 +597,7 @@ def _element_types(form: KernelForm, dtype: str) -> dict[str, str]:
     return {n: special.get(n, dtype) for n in form.pointers}
 
 
-def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
+def _pick(b: Block, var: Expr, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
     """Emit a dispatch of ``var`` over the ascending ``values``; the largest is tested first."""
     if len(values) == 1:
         emit(values[0])
@@ -587,7 +608,7 @@ def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], Non
         _halve(b, var, values[:-1], emit)
 
 
-def _halve(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
+def _halve(b: Block, var: Expr, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
     if len(values) == 1:
         emit(values[0])
         return

@@ -16,21 +16,18 @@ from functools import partial
 
 from tvm import tirx
 
-from tvm_disc.schedules.gemm.inner import Way, add_inside, in_place
-from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import cdiv, least
-from tvm_disc.tir.builder import (
-    Block,
-    call,
-    const,
-    either,
-    first_lanes,
-    i64,
-    index_var,
-    masked_load,
-    pointer,
-    prim_func,
+from tvm_disc.schedules.gemm.inner import InPlace, Way, add_inside
+from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelFunction,
+    MicroKernels,
+    bind_opaque,
+    call_kernel,
+    splat,
+    vload,
+    vstore,
 )
+from tvm_disc.schedules.gemm.partition import cdiv, least
+from tvm_disc.tir.builder import Block, call, const, either, first_lanes, i64, masked_load
 from tvm_disc.typing import Buffer, Expr, Size
 
 ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add
@@ -68,11 +65,10 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> object:
     repeatedly.
     """
     names = ("k", "lda", "ldc", "height", "columns")
-    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
-    k, lda, ldc, height, columns = params = [index_var(n) for n in names]
+    kernel = KernelFunction(dict.fromkeys("abc", dtype), names)
+    blk, (a, b, c) = kernel.block, kernel.buffers.values()
+    k, lda, ldc, height, columns = kernel.sizes.values()
     fold = lanes // width
-    blk = Block()
-    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
     sums = [blk.alloc(f"sum_{i}", lanes, dtype) for i in range(ROWS)]
     column = blk.alloc("column", lanes, dtype)
     rows = [i64(0)] + [bind_opaque(blk, "row", least(i, height - 1)) for i in range(1, ROWS)]
@@ -109,8 +105,7 @@ def narrow_kernel(dtype: str, lanes: int, width: int) -> object:
         mask = first_lanes(columns, width) if width > 2 else None
         for acc, i in zip(sums, rows, strict=True):
             _store_row(blk, (c, ldc * i), (acc, lanes, width), mask)
-    func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
-    return func.with_attr("tirx.noalias", False)
+    return kernel.finish()
 
 
 def _store_row(
@@ -185,24 +180,20 @@ class FewColumns(Way):
     def emit(self, g: Size, row0: Size, rows: Size) -> None:
         """Emit rows ``[row0, row0 + rows)`` times all columns."""
         b, p, spec = self.b, self.plan, self.spec
-        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
+        views = InPlace(self.spec, b, self.bind, g)
         folded = tirx.address_of(self.scratch[p.b_at])
         for width, chosen in self._widths():
             start = folded
             if width == 1:
-                here = tirx.address_of(b_view.buffer[b_base])
-                start = either(i64(b_view.k_stride) == 1, here, folded)
+                here = tirx.address_of(views.b.buffer[views.bases[1]])
+                start = either(i64(views.b.k_stride) == 1, here, folded)
             run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, width)
             with b.when(chosen), b.loop("it", cdiv(rows, ROWS)) as it:
                 i = self.bind("i", row0 + it * ROWS)
-                at = (
-                    tirx.address_of(a_view.buffer[a_base + i * a_view.stride]),
-                    start,
-                    tirx.address_of(out.buffer[c_base + i * out.stride]),
-                )
+                a_at, _, c_at = map(tirx.address_of, views.at(i, 0))
                 left = least(ROWS, row0 + rows - i)
-                sizes = (p.k, a_view.stride, out.stride, left, p.n)
-                b.eval(call(run, *at, *map(i64, sizes)))
+                sizes = (p.k, views.a.stride, views.out.stride, left, p.n)
+                b.eval(call(run, a_at, start, c_at, *map(i64, sizes)))
 
 
 @dataclass
@@ -235,19 +226,18 @@ class Lines(Way):
         """
         b, p, spec = self.b, self.plan, self.spec
         (row0, rows), (column0, columns) = i_range, j_range
-        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
+        views = InPlace(self.spec, b, self.bind, g)
         run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, 1)
 
         def tile(i: Size, j: Size, by_rows: bool) -> None:
-            a_at = tirx.address_of(a_view.buffer[a_base + i * a_view.stride])
-            b_at = tirx.address_of(b_view.buffer[b_base + j * b_view.stride])
-            c_at = tirx.address_of(out.buffer[c_base + i * out.stride + j])
+            a_at, b_at, c_at = views.at(i, j)
             if by_rows:
-                at, far, left = (a_at, b_at), (a_view.stride, out.stride), row0 + rows - i
+                at, far = (a_at, b_at, c_at), (views.a.stride, views.out.stride)
+                left = row0 + rows - i
             else:
-                at, far = (b_at, a_at), (b_view.stride, 1)
+                at, far = (b_at, a_at, c_at), (views.b.stride, 1)
                 left = column0 + columns - j
-            b.eval(call(run, *at, c_at, *map(i64, (p.k, *far, least(ROWS, left), 1))))
+            call_kernel(b, run, at, (p.k, *far, least(ROWS, left), 1))
 
         here = nullcontext() if along_rows is None else b.when(along_rows)
         with here, b.loop("j", columns) as j, b.loop("it", cdiv(rows, ROWS)) as it:

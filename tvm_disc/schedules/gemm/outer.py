@@ -13,19 +13,16 @@ from functools import partial
 
 from tvm import tirx
 
-from tvm_disc.schedules.gemm.inner import Way, in_place
-from tvm_disc.schedules.gemm.micro_kernel import may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import least
-from tvm_disc.tir.builder import (
-    Block,
-    call,
-    first_lanes,
-    i64,
-    index_var,
-    masked_load,
-    pointer,
-    prim_func,
+from tvm_disc.schedules.gemm.inner import InPlace, Way
+from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelFunction,
+    call_kernel,
+    splat,
+    vload,
+    vstore,
 )
+from tvm_disc.schedules.gemm.partition import least
+from tvm_disc.tir.builder import first_lanes, i64, masked_load
 from tvm_disc.typing import Buffer, Expr, Size
 
 MOST_STEPS = 4  # with more steps, register tiles need fewer loads per multiply-add
@@ -37,10 +34,9 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> object:
     rows.
     """
     names = ("lda", "ldb", "ldc", "rows", "columns")
-    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
-    lda, ldb, ldc, rows, columns = params = [index_var(n) for n in names]
-    blk = Block()
-    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    kernel = KernelFunction(dict.fromkeys("abc", dtype), names)
+    blk, (a, b, c) = kernel.block, kernel.buffers.values()
+    lda, ldb, ldc, rows, columns = kernel.sizes.values()
     elems = [[blk.alloc(f"a_{r}_{t}", lanes, dtype) for t in range(steps)] for r in range(ROWS)]
     line = [blk.alloc(f"b_{t}", lanes, dtype) for t in range(steps)]
     whole = blk.bind("whole", tirx.truncdiv(columns, i64(lanes)))
@@ -72,7 +68,7 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> object:
             vector(jv * lanes, starts, None)
         with blk.when(rest > 0):
             vector(whole * lanes, starts, first_lanes(rest, lanes))
-    return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
+    return kernel.finish()
 
 
 def step_counts(k: Size) -> tuple[int, ...]:
@@ -87,20 +83,15 @@ class OuterProducts(Way):
     def emit(self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size]) -> None:
         """Emit the products of a range of rows and a range of columns, each as (first, count)."""
         b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
-        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(self.spec, b, self.bind, g)
+        views = InPlace(self.spec, b, self.bind, g)
         (row0, rows), (column0, wanted) = i_range, j_range
         columns = least(wanted, self.plan.n - column0)
-        at = (
-            a_view.buffer[a_base + row0 * a_view.stride],
-            b_view.buffer[b_base + column0],
-            out.buffer[c_base + row0 * out.stride + column0],
-        )
-        sizes = (a_view.stride, b_view.k_stride, out.stride, rows, columns)
+        sizes = (views.a.stride, views.b.k_stride, views.out.stride, rows, columns)
         for steps in step_counts(self.plan.k):
             make = partial(outer_kernel, dtype, lanes, steps)
             run = self.kernels.add(("outer", dtype, lanes, steps), "gemm_outer", make)
             with b.when(i64(self.plan.k) == steps):
-                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+                call_kernel(b, run, views.at(row0, column0), sizes)
 
 
 __all__ = ["OuterProducts", "outer_kernel", "step_counts"]
