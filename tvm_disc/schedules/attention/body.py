@@ -31,7 +31,16 @@ from tvm_disc.schedules.gemm.micro_kernel import (
     vstore,
 )
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, copy_row, transpose_into
-from tvm_disc.schedules.gemm.partition import EvenBlocks, bind_size, cdiv, div, least, most
+from tvm_disc.schedules.gemm.partition import (
+    EvenBlocks,
+    bind_size,
+    cdiv,
+    div,
+    is_one,
+    least,
+    most,
+    vector_counts,
+)
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.tir.builder import Block, const, first_lanes, i64, is_nan, lanes_of
@@ -167,12 +176,12 @@ class AttentionBody:
             to = self._bind("to", z.k_at + p * (tile.n_r * z.depth))
             place = None if self.keys.place is None else self.keys.place(g)
             out = (self.scratch, to, tile.n_r, self.spec.dtype)
-            if place is not None and _is_one(place[3]):
+            if place is not None and is_one(place[3]):
                 buffer, base, step, _ = place
                 start = self._bind("from", base + j0 * step)
                 source = (buffer, lambda r: start + r * step)
                 transpose_into(b, source, columns, i64(z.depth), out, tile.lanes)
-            elif place is not None and _is_one(place[2]):
+            elif place is not None and is_one(place[2]):
                 buffer, base, _, step = place
                 with self.low.loop("d", z.depth) as d:
                     at = self._bind("at", base + j0 + d * step)
@@ -245,7 +254,7 @@ class AttentionBody:
         b, low, lanes = self.b, self.low, self.tile.lanes
         start, count = span
         place = None if source.place is None else source.place(g)
-        if place is not None and _is_one(place[3]):
+        if place is not None and is_one(place[3]):
             at = self._bind("at", place[1] + row * place[2] + start)
             self._copy_row(place[0], at, to, count)
             return
@@ -295,7 +304,7 @@ class AttentionBody:
         """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
-        if place is None or not _is_one(place[3]) or ragged:
+        if place is None or not is_one(place[3]) or ragged:
             return const(False, "bool")
         fits = i64(z.m) <= self.tile.queries
         if not self._narrow(place):
@@ -309,11 +318,8 @@ class AttentionBody:
         self, tile: GemmTile, columns: Size | None = None, form: KernelForm = PLAIN
     ) -> object:
         """Return the dispatcher for kernels of all heights and the widths that ``columns`` need."""
-        rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
-        if isinstance(columns, int):
-            last = -(-(columns % tile.n_r) // tile.lanes)
-            vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
-        return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors, form)
+        counts = (tuple(range(1, tile.m_r + 1)), vector_counts(columns, tile))
+        return self.kernels.dispatcher(tile, self.spec.dtype, *counts, form)
 
     def _product_of_keys(self, g: Size, rows: Size, k0: Size, keys: Size) -> None:
         """Emit S = Q K^T for one block of keys."""
@@ -440,10 +446,6 @@ class AttentionBody:
             with self.low.loop("e", z.width - rest) as e:
                 j = self._bind("j", rest + e)
                 self.store.scalar(b, g, i, j, self.scratch[at + j] * scale)
-
-
-def _is_one(x: Size) -> bool:
-    return isinstance(x, int) and x == 1
 
 
 __all__ = ["AttentionBody", "Operand"]

@@ -26,7 +26,7 @@ from typing import Any
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
 from tvm_disc.graph.core_ops import BFLOAT16
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
@@ -43,7 +43,7 @@ from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
-from tvm_disc.schedules.gemm.partition import is_one
+from tvm_disc.schedules.gemm.partition import is_one, known
 from tvm_disc.schedules.gemm.plan import Strides, strides_of
 from tvm_disc.schedules.gemm.view import MatMulView, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -86,10 +86,10 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     if isinstance(ragged, WhyNot):
         return ragged
     keys, values = _views(group, found, solver, merge=ragged is None)
-    batch, m, n, depth = (_size(x) for x in keys.sizes)
+    batch, m, n, depth = (known(x) for x in keys.sizes)
     if ragged is not None and ragged.queries is not None:
-        batch, m = _size(ragged.heads), _size(ragged.rows)
-    width = _size(values.n)
+        batch, m = known(ragged.heads), known(ragged.rows)
+    width = known(values.n)
     dtype = accumulator(found.result.dtype)
     tile = attention_tile(machine.isa, dtype, width)
     ats = (
@@ -157,11 +157,6 @@ def _names(present: Sequence[object]) -> str:
 
 def _tile(tile: GemmTile) -> str:
     return f"{tile.m_r} x {tile.n_r}"
-
-
-def _size(dim: object) -> Any:
-    literal = static_dim(dim)
-    return dim if literal is None else literal
 
 
 def _views(

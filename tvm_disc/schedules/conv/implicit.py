@@ -50,7 +50,7 @@ class ConvView:
         return batch, channels, pixels, product(weight.shape[1:])
 
     @property
-    def row_stride(self) -> object:
+    def row_stride(self) -> Any:
         return self.sizes[2]
 
     @property

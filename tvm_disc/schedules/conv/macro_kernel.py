@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -27,16 +26,15 @@ from tvm_disc.schedules.conv.fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv.tail import Tail, tail_columns
 from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
-from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, vload
+from tvm_disc.schedules.gemm.macro_kernel import Stores, store_row
+from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels
 from tvm_disc.schedules.gemm.partition import EvenBlocks, bind_size, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.packing import Array, Form
-from tvm_disc.tir.builder import Block, call, either, i64, prefetch
+from tvm_disc.tir.builder import call, either, i64, prefetch
 from tvm_disc.tir.index import add, mul, product
 from tvm_disc.typing import Buffer, Expr, Size
-
-Store = Callable[..., Any]
 
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
 _SMALL_IMAGE = 512  # a panel may contain pixels of several images with fewer pixels
@@ -199,7 +197,6 @@ class ConvOperands:
     """The buffers of a convolution, and the functions that emit the stores of finished sums.
 
     ``weights`` has the layout :class:`ConvWeights` if ``packed``, otherwise that of the operator.
-    ``store`` and ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`.
     The emitted code writes ``writes`` and reads ``reads``, which have the layout of the result.
     """
 
@@ -207,14 +204,13 @@ class ConvOperands:
     data: Buffer
     weights: Buffer
     packed: bool
-    store: Store
-    store_vector: Store
+    store: Stores
     writes: list[Buffer]
     reads: list[Buffer]
 
 
 class ConvBody:
-    """Emits tasks ``[lo, hi)`` of one convolution into ``block``."""
+    """Emits the tasks of one convolution into ``body``."""
 
     def __init__(
         self,
@@ -224,12 +220,12 @@ class ConvBody:
         cut: Callable[[Callable[[str, Size], Size]], ConvCut],
         dtype: str,
         kernels: MicroKernels,
-        low: Lowering,
-        block: Block,
-        scratch: Buffer,
+        body: Body,
     ) -> None:
+        assert body.scratch is not None
         self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
-        self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
+        self.kernels, self.low, self.scratch = kernels, body.low, body.scratch
+        block, scratch = self.b, self.scratch = body.block, body.scratch
         self._bind = partial(bind_size, block)
         self.cut = cut(self._bind)
         self.source = Source.of(operands.node, operands.data, shape.groups, shape.lead)
@@ -453,25 +449,9 @@ class ConvBody:
         sums: Size,
     ) -> None:
         """Emit the stores of columns ``run``, as (first, count), adjacent in one image."""
-        b, tile = self.b, self.tile
-        i0, rows = i_rows
-        begin, count = run
+        b, (i0, rows), (begin, count) = self.b, i_rows, run
         g = self._bind("g", add(mul(image, self.shape.groups), self.group))
         with b.loop("ei", rows) as ei:
             i = self._bind("i", i0 + ei)
-            row = self._bind("sum_row", sums + ei * self.cut.width + begin)
-
-            def scalar(e: Expr) -> None:
-                self.ops.store(b, g, i, pixel + e, self.scratch[row + e])
-
-            whole = self._bind("whole", div(count, tile.lanes))
-            with b.loop("ev", whole) as ev:
-                jv = self._bind("jv", ev * tile.lanes)
-                values = b.bind("values", vload(self.scratch, row + jv, tile.lanes))
-                j = b.bind("j", pixel + jv)
-                if not self.ops.store_vector(b, g, i, j, tile.lanes, values):
-                    with b.loop("es", tile.lanes) as es:
-                        scalar(jv + es)
-            rest = self._bind("rest_cols", whole * tile.lanes)
-            with b.loop("et", count - rest) as et:
-                scalar(rest + et)
+            row = (self.scratch, self._bind("sum_row", sums + ei * self.cut.width + begin))
+            store_row(b, self.ops.store, (g, i, pixel), row, count, self.tile.lanes, count)

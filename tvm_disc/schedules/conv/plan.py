@@ -15,7 +15,7 @@ from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands
 from tvm_disc.schedules.conv.pixels import PixelView
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.macro_kernel import GemmTile
+from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Stores
 from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.gemm.plan import dtypes_of, gemm_plans, sizes_only, sums_of
 from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
@@ -87,12 +87,10 @@ def _conv_plan(
     def emit(body: Body) -> None:
         out = Epilogue(view, body)
         data, weight = (body.buffers[n] for n in node.inputs)
-        packed, stores = bool(weights), (out.scalar, out.vector)
-        operands = ConvOperands(node, data, weight, packed, *stores, out.writes, out.reads)
-        where = (body.low, body.block, body.scratch)
-        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
-            body.lo, body.hi
-        )
+        store = Stores(out.scalar, out.vector)
+        operands = ConvOperands(node, data, weight, bool(weights), store, out.writes, out.reads)
+        emitter = ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, body)
+        emitter.emit(body.lo, body.hi)
 
     batch, m, n, k = (i64(x) for x in view.sizes)
     spec = sizes_only(view, ("A",), {})

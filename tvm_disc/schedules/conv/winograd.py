@@ -31,15 +31,21 @@ from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.cost import micro_ns
-from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
-from tvm_disc.schedules.gemm.partition import EvenBlocks
+from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelForm,
+    MicroKernels,
+    bind_opaque,
+    call_kernel,
+    vload,
+)
+from tvm_disc.schedules.gemm.partition import EvenBlocks, vector_counts
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import call, const, i64, ramp
+from tvm_disc.tir.builder import const, i64, ramp
 from tvm_disc.tir.index import mul, product
-from tvm_disc.typing import Buffer, Expr, Size
+from tvm_disc.typing import Buffer, Expr
 
 FAMILY = "winograd"
 _DTYPE = "float32"
@@ -359,10 +365,8 @@ class _Emitter:
         even = EvenBlocks(base, bind_opaque(block, "extra_rows", span.count - base * safe))
         step = bind_opaque(block, "step", tirx.truncdiv(safe + (tile.n_r - 1), safe))
         vectors = self._vectors(panel)
-        counts = sorted({tile.vectors, -(-(cut.outs % tile.n_r) // tile.lanes) or tile.vectors})
-        form = KernelForm(ahead=True)
-        rows_of = tuple(range(1, tile.m_r + 1))
-        run = self.kernels.dispatcher(tile, _DTYPE, rows_of, tuple(counts), form)
+        counts = (tuple(range(1, tile.m_r + 1)), vector_counts(cut.outs, tile))
+        run = self.kernels.dispatcher(tile, _DTYPE, *counts, KernelForm(ahead=True))
         size = cut.ins * tile.n_r
         with low.loop("place", self.filter.places) as place:
             weights = panel * (self.filter.places * size) + place * size
@@ -373,8 +377,8 @@ class _Emitter:
                 a = place * cut.there + row * cut.ins
                 c = self.sums + place * cut.back + row * tile.n_r
                 ahead = weights + size + blk * (cut.ins * step)
-                pointers = [
-                    tirx.address_of(buffer[bind_opaque(block, "at", at)])
+                places = [
+                    buffer[bind_opaque(block, "at", at)]
                     for buffer, at in (
                         (self.scratch, a),
                         (self.weights, weights),
@@ -382,8 +386,8 @@ class _Emitter:
                         (self.weights, ahead),
                     )
                 ]
-                sizes: list[Size] = [cut.ins, cut.ins, tile.n_r, tile.n_r, 0, step, rows, vectors]
-                block.eval(call(run, *pointers, *(i64(s) for s in sizes)))
+                sizes = (cut.ins, cut.ins, tile.n_r, tile.n_r, 0, step, rows, vectors)
+                call_kernel(block, run, places, sizes)
 
     def _vectors(self, panel: Expr) -> Expr:
         """Return the number of vectors of a panel."""

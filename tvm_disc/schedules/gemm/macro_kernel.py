@@ -78,6 +78,7 @@ __all__ = [
     "gemm_tasks",
     "isa_of",
     "may_alias",
+    "store_row",
 ]
 
 
@@ -473,40 +474,63 @@ class _Emitter:
         self, g: Size, i_rows: tuple[Size, Size], j_cols: tuple[Size, Size], sum_at: Size
     ) -> None:
         """Emit the ``store`` calls for every finished sum of one register tile."""
-        b, spec, tile = self.b, self.spec, self.tile
+        b, tile = self.b, self.tile
         i0, rows = i_rows
         j_start, columns = j_cols
         j0 = self._bind("j0", j_start)
+        last = columns if isinstance(columns, int) else self.plan.n
         with b.loop("ei", rows) as ei:
             i = self._bind("i", i0 + ei)
             row = self._bind("sums", sum_at + ei * tile.n_r)
+            sums = (self.scratch, row)
+            store_row(b, self.spec.store, (g, i, j0), sums, columns, tile.lanes, last)
 
-            def scalar(j: Expr) -> None:
-                spec.store.scalar(b, g, i, j0 + j, self.scratch[row + j])
 
-            def some(at: Size, lanes: int) -> None:
-                values = b.bind("values", vload(self.scratch, row + at, lanes))
-                done = spec.store.vector is not None and spec.store.vector(
-                    b, g, i, b.bind("j", j0 + at), lanes, values
-                )
-                if not done:
-                    with b.loop("es", lanes) as es:
-                        scalar(at + es)
+def store_row(
+    b: Block,
+    store: Stores,
+    place: tuple[Size, Size, Size],
+    sums: tuple[Buffer, Size],
+    columns: Size,
+    lanes: int,
+    last: Size,
+) -> None:
+    """Emit the stores of adjacent sums of one row: full vectors, then the columns left.
 
-            whole = self._bind("whole", div(columns, tile.lanes))
-            with b.loop("ev", whole) as ev:
-                some(self._bind("jv", ev * tile.lanes), tile.lanes)
-            last = columns if isinstance(columns, int) else self.plan.n
-            if isinstance(last, int) and last % tile.lanes == 0:
-                return
-            rest = self._bind("rest_cols", whole * tile.lanes)
-            if not isinstance(last, int):
-                with b.loop("et", columns - rest) as et:
-                    scalar(rest + et)
-                return
-            with b.when(i64(columns) > i64(rest)):
-                for at, lanes in parts_of(last % tile.lanes):
-                    if lanes > 1:
-                        some(self._bind("jt", rest + at), lanes)
-                    else:
-                        scalar(i64(rest + at))
+    Args:
+        place: (g, i, j) of the first output.
+        sums: the buffer and the offset of the first sum.
+        last: a size with the same remainder modulo ``lanes`` as ``columns`` where columns are
+            left; it may be known where ``columns`` is not.
+    """
+    g, i, j0 = place
+    buffer, row = sums
+
+    def scalar(at: Expr) -> None:
+        store.scalar(b, g, i, j0 + at, buffer[row + at])
+
+    def some(at: Size, width: int) -> None:
+        values = b.bind("values", vload(buffer, row + at, width))
+        done = store.vector is not None and store.vector(
+            b, g, i, b.bind("j", j0 + at), width, values
+        )
+        if not done:
+            with b.loop("es", width) as es:
+                scalar(at + es)
+
+    whole = bind_size(b, "whole", div(columns, lanes))
+    with b.loop("ev", whole) as ev:
+        some(bind_size(b, "jv", ev * lanes), lanes)
+    if isinstance(last, int) and last % lanes == 0:
+        return
+    rest = bind_size(b, "rest_cols", whole * lanes)
+    if not isinstance(last, int):
+        with b.loop("et", columns - rest) as et:
+            scalar(rest + et)
+        return
+    with b.when(i64(columns) > i64(rest)):
+        for at, width in parts_of(last % lanes):
+            if width > 1:
+                some(bind_size(b, "jt", rest + at), width)
+            else:
+                scalar(i64(rest + at))

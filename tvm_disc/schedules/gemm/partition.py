@@ -328,15 +328,10 @@ class Columns:
     def counts(self) -> tuple[int, ...]:
         """Return the numbers of vectors of a panel that may occur, ascending."""
         n, tile = self.n, self.tile
-        if not isinstance(n, int):
-            return tuple(range(1, tile.vectors + 1))
-        if self.vectors is not None:
-            starts = panel_starts(n, tile.n_r, tile.lanes)
-            found = {-(-(b - a) // tile.lanes) for a, b in pairwise(starts)}
-        else:
-            found = {-(-(n % tile.n_r) // tile.lanes)} if n % tile.n_r else set()
-            found |= {tile.vectors} if n >= tile.n_r else set()
-        return tuple(sorted(found)) or (1,)
+        if self.vectors is None or not isinstance(n, int):
+            return vector_counts(n, tile)
+        starts = panel_starts(n, tile.n_r, tile.lanes)
+        return tuple(sorted({-(-(b - a) // tile.lanes) for a, b in pairwise(starts)})) or (1,)
 
 
 class GemmPartition:
@@ -513,6 +508,14 @@ def last_columns(spec: GemmSpec, tile: GemmTile, selection: Selection) -> Size:
     n, lanes = i64(spec.n), tile.lanes
     rest = n - div(n, lanes) * lanes
     return either(n > lanes if apart is True else tirx.all(apart, n > lanes), rest, 0)
+
+
+def vector_counts(n: Size | None, tile: GemmTile) -> tuple[int, ...]:
+    """Return the numbers of vectors that panels of ``n`` columns in all may have, ascending."""
+    if not isinstance(n, int):
+        return tuple(range(1, tile.vectors + 1))
+    last = -(-(n % tile.n_r) // tile.lanes)
+    return tuple(sorted({last, tile.vectors * (n >= tile.n_r)} - {0})) or (1,)
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:

@@ -21,7 +21,7 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import CopyCost, gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.partition import GIVEN
+from tvm_disc.schedules.gemm.partition import GIVEN, known
 from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View, operands_of, shared_items
@@ -32,13 +32,6 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
 from tvm_disc.typing import UNSET, Expr, Size
-
-
-def _size(dim: object) -> Any:
-    """Return a dim as a Python int if it is a literal, and unchanged otherwise."""
-    literal = static_dim(dim)
-    return dim if literal is None else literal
-
 
 # -- matmul ------------------------------------------------------------------------------------
 
@@ -281,7 +274,7 @@ def strides_of(
         stride, k_stride = simplify(next_outer - base), simplify(next_k - base)
         rest = simplify(general - base - outer * stride - k * k_stride)
         if static_dim(rest) == 0:
-            return Strides(node, _size(stride), _size(k_stride))
+            return Strides(node, known(stride), known(k_stride))
     return None
 
 
@@ -298,7 +291,7 @@ def sizes_only(
     view: View, packed: Collection[str], in_place: Mapping[str, Strides]
 ) -> macro_kernel.GemmSpec:
     """Return the part of the specification on which sizes, tasks and scratch depend."""
-    batch, m, n, k = (_size(x) for x in view.sizes)
+    batch, m, n, k = (known(x) for x in view.sizes)
     sums, dtype = dtypes_of(view)
 
     def operand(role: str) -> macro_kernel.Operand:
@@ -309,7 +302,7 @@ def sizes_only(
 
     store, direct = macro_kernel.Stores(_never), None
     if view.group.outputs == [view.node] and view.node.dtype == sums:
-        direct = macro_kernel.Direct(UNSET, _never, _size(view.row_stride))
+        direct = macro_kernel.Direct(UNSET, _never, known(view.row_stride))
     spec = macro_kernel.GemmSpec(
         batch, m, n, k, operand("A"), operand("B"), store, dtype, sums, direct
     )

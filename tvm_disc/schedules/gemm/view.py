@@ -21,7 +21,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.target.dots import DOTS, QUAD
 from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, add, mul, product
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, Size
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
@@ -43,7 +43,7 @@ class View(Protocol):
         """Return the sizes (batch, m, n, k)."""
 
     @property
-    def row_stride(self) -> object:
+    def row_stride(self) -> Size:
         """Return the row stride of the result in elements."""
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
