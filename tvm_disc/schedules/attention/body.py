@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.graph.attention import Attention
 from tvm_disc.schedules.attention.mask_skip import HiddenKeys, spread
 from tvm_disc.schedules.attention.ragged import RaggedAttention, RaggedTasks
-from tvm_disc.schedules.attention.sizes import (
-    KEYS_IN_PLACE,
-    AttentionSizes,
-    AttentionSpec,
-    AttentionTile,
-    RowsOfItem,
-)
+from tvm_disc.schedules.attention.sizes import KEYS_IN_PLACE, AttentionEmitter
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
+from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.inner import inner_function, tile_height, tile_rows
 from tvm_disc.schedules.gemm.micro_kernel import (
     PLAIN,
@@ -42,7 +37,6 @@ from tvm_disc.schedules.gemm.partition import (
     vector_counts,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.schedules.kernel import Body
 from tvm_disc.tir.builder import Block, const, first_lanes, i64, is_nan, lanes_of
 from tvm_disc.typing import Buffer, Expr, Size
 
@@ -51,6 +45,7 @@ Place: TypeAlias = Callable[[Size], tuple[Buffer, Expr, Size, Size]]
 Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, row, element) to a value
 
 
+@dataclass(frozen=True)
 class Operand:
     """Functions that read Q, K or V.
 
@@ -62,39 +57,31 @@ class Operand:
     values that it reads at ``place`` by it.
     """
 
-    def __init__(self, at: Element, place: Place | None, factor: Place | None = None):
-        self.at, self.place, self.factor = at, place, factor
+    at: Element
+    place: Place | None
+    factor: Place | None
 
 
-class AttentionBody:
-    """Emits tasks ``[lo, hi)`` of one attention."""
+@dataclass
+class AttentionBody(AttentionEmitter):
+    """Emits the tasks of one attention; ``operands`` are Q, K and V."""
 
-    def __init__(
-        self,
-        spec: AttentionSpec,
-        tile: AttentionTile,
-        found: Attention,
-        body: Body,
-        kernels: MicroKernels,
-        operands: Sequence[Operand],
-        rows: RowsOfItem,
-        store: Any,
-        ragged: RaggedAttention | None = None,
-    ) -> None:
-        assert body.scratch is not None
-        self.spec, self.tile, self.found, self.body = spec, tile, found, body
-        self.low, self.b, self.scratch = body.low, body.block, body.scratch
-        self.kernels, self.store, self.row_of = kernels, store, rows
-        self.queries, self.keys, self.values = operands
+    operands: tuple[Operand, Operand, Operand]
+    store: Epilogue
+    kernels: MicroKernels
+    ragged: RaggedAttention | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.queries, self.keys, self.values = self.operands
         self._bind = partial(bind_size, self.b)
-        self.sizes = AttentionSizes(spec, tile, self._bind)
-        self.rows = SoftmaxRows(spec, tile, found, body, self.sizes, rows)
+        shared = (self.spec, self.tile, self.found, self.body, self.sizes, self.row_of)
+        self.rows = SoftmaxRows(*shared)
         # Scores in a narrower type may overflow, so there is no bound for them.
-        factor = spread(found) if found.scores.dtype == spec.dtype else None
+        factor = spread(self.found) if self.found.scores.dtype == self.dtype else None
         self.hidden: HiddenKeys | None = None
         if factor is not None and self.inner is not True:
-            self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor, rows, self.inner)
-        self.ragged = ragged
+            self.hidden = HiddenKeys(*shared, factor, self.inner)
 
     @property
     def inner(self) -> bool | Expr:
@@ -175,7 +162,7 @@ class AttentionBody:
             columns = self._bind("columns", least(tile.n_r, z.n - j0))
             to = self._bind("to", z.k_at + p * (tile.n_r * z.depth))
             place = None if self.keys.place is None else self.keys.place(g)
-            out = (self.scratch, to, tile.n_r, self.spec.dtype)
+            out = (self.scratch, to, tile.n_r, self.dtype)
             if place is not None and is_one(place[3]):
                 buffer, base, step, _ = place
                 start = self._bind("from", base + j0 * step)
@@ -190,14 +177,14 @@ class AttentionBody:
                 self._copy_evaluated(g, j0, columns, out)
 
     def _copy_row(self, buffer: Buffer, at: Size, to: Size, elems: Size) -> None:
-        out = (self.scratch, self._bind("row_to", to), self.spec.dtype)
-        copy_row(self.b, elems, self.tile.lanes, (buffer, at), out, pad=True)
+        out = (self.scratch, self._bind("row_to", to), self.dtype)
+        copy_row(self.b, elems, self.lanes, (buffer, at), out, pad=True)
 
     def _copy_evaluated(
         self, g: Size, first: Size, columns: Size, out: tuple[Buffer, Size, int, str]
     ) -> None:
         """Emit the copy of computed keys: ``lanes`` keys are evaluated, then transposed."""
-        z, lanes, to = self.sizes, self.tile.lanes, out[1]
+        z, lanes, to = self.sizes, self.lanes, out[1]
         with self.low.loop("group", cdiv(columns, lanes)) as group:
             skip = self._bind("skip", group * lanes)
             count = self._bind("count", least(lanes, columns - skip))
@@ -229,8 +216,8 @@ class AttentionBody:
             at = i64(base + e * step)
             return buffer[at] if width == 1 else buffer[tirx.Ramp(at, i64(step), width)]
 
-        out = (self.scratch, to, self.spec.dtype)
-        copy_contiguous(self.b, i64(self.sizes.n), self.tile.lanes, load, out, pad=True)
+        out = (self.scratch, to, self.dtype)
+        copy_contiguous(self.b, i64(self.sizes.n), self.lanes, load, out, pad=True)
 
     def _copy_queries(self, g: Size, i0: Size, rows: Size) -> None:
         z = self.sizes
@@ -251,7 +238,7 @@ class AttentionBody:
         """Emit the copy of elements ``[start, start + count)`` of a row to whole vectors at
         ``to``.
         """
-        b, low, lanes = self.b, self.low, self.tile.lanes
+        b, low, lanes = self.b, self.low, self.lanes
         start, count = span
         place = None if source.place is None else source.place(g)
         if place is not None and is_one(place[3]):
@@ -268,13 +255,13 @@ class AttentionBody:
             mask = first_lanes(b.bind("left", count - done), lanes)
             with low.masked(mask):
                 value = self._element(source, g, row, start + done, lanes)
-                zero = splat(const(0, self.spec.dtype), lanes)
+                zero = splat(const(0, self.dtype), lanes)
                 vstore(b, self.scratch, to + done, lanes, tirx.Select(mask, value, zero))
 
     def _element(self, source: Operand, g: Size, row: Size, e: Size, lanes: int) -> Expr:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
-        value = cast(value, self.spec.dtype, lanes_of(value))
+        value = cast(value, self.dtype, lanes_of(value))
         # If a row has one element, reading it at a vector of indices returns a scalar.
         return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
 
@@ -296,14 +283,14 @@ class AttentionBody:
 
     def _narrow(self, place: Any) -> bool:
         """Return whether the kernel must widen an operand."""
-        return str(place[0].dtype) != self.spec.dtype
+        return str(place[0].dtype) != self.dtype
 
     def _values_in_place(self, g: Size) -> Expr:
         """Return the condition that values are read in place: their rows are close together, or
         there is only one block of queries.
         """
         z, place = self.sizes, self._place(self.values, g)
-        ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
+        ragged = not isinstance(z.width, int) or z.width % self.lanes
         if place is None or not is_one(place[3]) or ragged:
             return const(False, "bool")
         fits = i64(z.m) <= self.tile.queries
@@ -319,7 +306,7 @@ class AttentionBody:
     ) -> object:
         """Return the dispatcher for kernels of all heights and the widths that ``columns`` need."""
         counts = (tuple(range(1, tile.m_r + 1)), vector_counts(columns, tile))
-        return self.kernels.dispatcher(tile, self.spec.dtype, *counts, form)
+        return self.kernels.dispatcher(tile, self.dtype, *counts, form)
 
     def _product_of_keys(self, g: Size, rows: Size, k0: Size, keys: Size) -> None:
         """Emit S = Q K^T for one block of keys."""
@@ -339,7 +326,7 @@ class AttentionBody:
         If there are fewer keys than a tile has columns, each key is computed in a separate tile,
         all of whose columns hold this key.
         """
-        z, lanes, dtype = self.sizes, self.tile.lanes, self.spec.dtype
+        z, lanes, dtype = self.sizes, self.lanes, self.dtype
         height = tile_height(self._bind, rows, most(keys, lanes), lanes)
         buffer, base, step, _ = place
         how = (self.tile.ahead, str(buffer.dtype))
@@ -421,15 +408,15 @@ class AttentionBody:
 
     def _finish(self, g: Size, i0: Size, rows: Size) -> None:
         """Emit the division by the sums, and the stores of the rows."""
-        b, z, lanes = self.b, self.sizes, self.tile.lanes
-        one = const(1, self.spec.dtype)
+        b, z, lanes = self.b, self.sizes, self.lanes
+        one = const(1, self.dtype)
         with self.low.loop("r", rows) as r:
             peak, total = self.scratch[i64(z.max_at + r)], self.scratch[i64(z.sum_at + r)]
-            lowest, nothing = (tirx.FloatImm(self.spec.dtype, float(x)) for x in ("-inf", "nan"))
+            lowest, nothing = (tirx.FloatImm(self.dtype, float(x)) for x in ("-inf", "nan"))
             share = tirx.if_then_else(peak <= lowest, nothing, one / total)
             if self.found.guard:
                 share = b.bind("share", share)
-                share = tirx.Select(is_nan(share), const(0, self.spec.dtype), share)
+                share = tirx.Select(is_nan(share), const(0, self.dtype), share)
             # Without keys the result is zero, not zero divided by zero.
             scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
             i = self._bind("i", i0 + r)

@@ -15,6 +15,7 @@ keys are all masked, every key is computed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,9 @@ from tvm import tirx
 from tvm_disc.graph.attention import Attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.attention.sizes import (
-    AttentionSizes,
-    AttentionSpec,
-    AttentionTile,
-    RowsOfItem,
-)
-from tvm_disc.schedules.attention.softmax import UNROLLED_VECTORS
+from tvm_disc.schedules.attention.sizes import AttentionEmitter
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload
 from tvm_disc.schedules.gemm.partition import cdiv, div, least
-from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.math.language import FORMATS
 from tvm_disc.schedules.rows.accumulate import fold
 from tvm_disc.tir.builder import const, i64, lane_index, ramp, with_lanes
@@ -88,31 +82,20 @@ def _size_of(node: Node) -> float:
     return size if np.isfinite(size) else 0.0
 
 
-class HiddenKeys:
+@dataclass
+class HiddenKeys(AttentionEmitter):
     """Emits the search for masked keys.
 
     ``item`` emits code that runs once per batch item, after K and V are copied; ``span`` emits code
     that runs for each block of queries.
     """
 
-    def __init__(
-        self,
-        spec: AttentionSpec,
-        tile: AttentionTile,
-        found: Attention,
-        body: Body,
-        sizes: AttentionSizes,
-        factor: float,
-        rows: RowsOfItem,
-        inner: bool | Expr,
-    ) -> None:
-        assert body.scratch is not None
-        self.spec, self.rows, self.inner = spec, rows, inner
-        self.tile, self.found, self.sizes, self.factor = tile, found, sizes, factor
-        self.dtype, self.lanes = spec.dtype, tile.lanes
-        self.low, self.b, self.scratch = body.low, body.block, body.scratch
-        self.wide = tile.lanes * UNROLLED_VECTORS
-        self.same_rows = same_rows(found, spec.shared)
+    factor: float  # the result of ``spread``
+    inner: bool | Expr  # whether keys are read in place
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.same_rows = same_rows(self.found, self.spec.shared)
 
     @property
     def worth(self) -> Expr:
@@ -212,7 +195,7 @@ class HiddenKeys:
     def _search(self, g: Size, queries: tuple[Size, Size], hidden: Expr, ends: Buffer) -> None:
         b, low, n = self.b, self.low, i64(self.sizes.n)
         i0, rows = queries
-        row_at = self.rows(i64(g))
+        row_at = self.row_of(i64(g))
         begin, end, unseen = (b.alloc(name, 1, "int64") for name in ("first", "last", "unseen"))
         for cell, value in ((begin, n), (end, i64(0)), (unseen, i64(0))):
             b.store(cell, 0, value)

@@ -9,12 +9,15 @@ from typing import TypeAlias
 import numpy as np
 from tvm import tirx
 
+from tvm_disc.graph.attention import Attention
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Isa, default_tile
 from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
+from tvm_disc.schedules.group import Body
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Size
 
 LINE_BYTES = 64
+UNROLLED_VECTORS = 4
 # Algorithms: keys are packed for register tiles, or inner products read them in place.
 KEYS_PACKED, KEYS_IN_PLACE = 0, 1
 
@@ -171,3 +174,21 @@ class AttentionSizes:
     def tasks(self, batch: Size) -> Size:
         """Return the number of independent tasks."""
         return batch * self.q_blocks
+
+
+@dataclass
+class AttentionEmitter:
+    """Base class of the classes that emit the parts of one attention body."""
+
+    spec: AttentionSpec
+    tile: AttentionTile
+    found: Attention
+    body: Body
+    sizes: AttentionSizes
+    row_of: RowsOfItem
+
+    def __post_init__(self) -> None:
+        assert self.body.scratch is not None
+        self.low, self.b, self.scratch = self.body.low, self.body.block, self.body.scratch
+        self.dtype, self.lanes = self.spec.dtype, self.tile.lanes
+        self.wide = self.lanes * UNROLLED_VECTORS

@@ -8,17 +8,10 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.graph.attention import Attention
-from tvm_disc.schedules.attention.sizes import (
-    AttentionSizes,
-    AttentionSpec,
-    AttentionTile,
-    RowsOfItem,
-)
+from tvm_disc.schedules.attention.sizes import AttentionEmitter
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.partition import div
-from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.math.language import FORMATS
 from tvm_disc.schedules.rows.accumulate import fold
 from tvm_disc.tir.builder import (
@@ -35,9 +28,6 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.rounding import difference
 from tvm_disc.typing import Buffer, Expr, Size
-
-UNROLLED_VECTORS = 4
-
 
 # 2^f - 1 = f * P(f) for |f| <= 1/2, with an error below 1e-7 relative to 2^f. For float64, P is the
 # Taylor series.
@@ -80,7 +70,7 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
     return b.bind("p", tirx.Select(below < lowest, c(0.0), value))
 
 
-class SoftmaxRows:
+class SoftmaxRows(AttentionEmitter):
     """Emits the softmax of rows of scores in scratch.
 
     The values of a row become ``exp(x - max)`` without division: the sums are stored separately,
@@ -93,45 +83,29 @@ class SoftmaxRows:
     the end.
     """
 
-    def __init__(
-        self,
-        spec: AttentionSpec,
-        tile: AttentionTile,
-        found: Attention,
-        body: Body,
-        sizes: AttentionSizes,
-        rows: RowsOfItem,
-    ) -> None:
-        self.spec, self.tile, self.found, self.body, self.sizes = spec, tile, found, body, sizes
-        self.rows = rows
-        assert body.scratch is not None
-        self.low, self.b, self.scratch = body.low, body.block, body.scratch
-        self.lanes = tile.lanes
-        self.wide = tile.lanes * UNROLLED_VECTORS
-
     def emit(self, g: Size, queries: tuple[Size, Size], block: tuple[Size, Size, Size]) -> None:
         """Emit the softmax of rows ``queries`` for the keys ``block``."""
         b, low, z = self.b, self.low, self.sizes
         i0, rows = queries
         kb, k0, keys = block
         scratch = self.scratch
-        row_at = self.rows(i64(g))
+        row_at = self.row_of(i64(g))
         with low.loop("r", rows) as r:
             row = bind_opaque(b, "row", z.s_at + r * z.s_row)
             i = bind_opaque(b, "i", i0 + r)
             peak = self._first_pass(row, row_at(i), k0, keys)
             first = tirx.EQ(i64(kb), i64(0))
-            lowest = tirx.FloatImm(self.spec.dtype, float("-inf"))
+            lowest = tirx.FloatImm(self.dtype, float("-inf"))
             before = b.bind("before", tirx.if_then_else(first, lowest, scratch[z.max_at + r]))
             peak = b.bind("peak", tirx.max(before, peak))
             b.store(scratch, z.max_at + r, peak)
-            zero = const(0, self.spec.dtype)
+            zero = const(0, self.dtype)
             shift = b.bind("shift", tirx.if_then_else(peak > lowest, peak, zero))
             total = self._second_pass(row, shift, k0, keys)
             with b.when(first):
                 b.store(scratch, z.sum_at + r, total)
             with b.otherwise():
-                factor = b.bind("factor", weight(b, before, shift, self.spec.dtype))
+                factor = b.bind("factor", weight(b, before, shift, self.dtype))
                 b.store(scratch, z.sum_at + r, scratch[z.sum_at + r] * factor + total)
                 factor = b.bind("factor", self._number(factor))
                 at = bind_opaque(b, "o", z.o_at + r * z.o_row)
@@ -161,7 +135,7 @@ class SoftmaxRows:
     def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Size, keys: Size) -> Expr:
         """Emit the chain over a row of scores and store its values; return their maximum."""
         b, low, found = self.b, self.low, self.found
-        scratch, dtype = self.scratch, self.spec.dtype
+        scratch, dtype = self.scratch, self.dtype
         lowest = tirx.FloatImm(dtype, float("-inf"))
         cells = {w: self._cells("peaks", w, lowest) for w in (self.wide, self.lanes)}
 
@@ -195,7 +169,7 @@ class SoftmaxRows:
 
         If V has factors, the stored exponentials are multiplied by them; the sum is not.
         """
-        b, scratch, dtype = self.b, self.scratch, self.spec.dtype
+        b, scratch, dtype = self.b, self.scratch, self.dtype
         zero = const(0, dtype)
         cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
 
@@ -221,7 +195,7 @@ class SoftmaxRows:
         return tirx.Select(is_nan(value), const(0, dtype_of(value)), value)
 
     def _cells(self, name: str, width: int, value: Expr) -> Buffer:
-        cells = self.b.alloc(name, width, self.spec.dtype)
+        cells = self.b.alloc(name, width, self.dtype)
         self.b.store(cells, lane_index(width), splat(value, width))
         return cells
 

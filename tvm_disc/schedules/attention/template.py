@@ -43,7 +43,7 @@ from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
-from tvm_disc.schedules.gemm.partition import is_one, known
+from tvm_disc.schedules.gemm.partition import bind_size, is_one, known
 from tvm_disc.schedules.gemm.plan import Strides, strides_of
 from tvm_disc.schedules.gemm.view import MatMulView, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -111,10 +111,12 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     )
 
     def emit(body: Body) -> None:
-        read = [_operand(body, x) for x in operands]
-        store = Epilogue(values, body)
+        q, k, v = (_operand(body, x) for x in operands)
+        bound = AttentionSizes(spec, tile, partial(bind_size, body.block))
         rows: RowsOfItem = lambda g: keys.row(body.low, g, found.masked.shape)  # noqa: E731
-        AttentionBody(spec, tile, found, body, machine.micro, read, rows, store, ragged).emit()
+        shared = (spec, tile, found, body, bound, rows)
+        store = Epilogue(values, body)
+        AttentionBody(*shared, (q, k, v), store, machine.micro, ragged).emit()
 
     sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
