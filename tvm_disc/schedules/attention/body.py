@@ -37,7 +37,7 @@ from tvm_disc.schedules.gemm.partition import (
     vector_counts,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, const, first_lanes, i64, is_nan, lanes_of
+from tvm_disc.tir.builder import const, first_lanes, i64, is_nan, lanes_of
 from tvm_disc.typing import Buffer, Expr, Size
 
 Panel: TypeAlias = Callable[[Expr, Size], tuple[Buffer, Expr, Size]]
@@ -212,7 +212,7 @@ class AttentionBody(AttentionEmitter):
             return
         buffer, base, step, _ = operand.factor(g)
 
-        def load(_b: Block, e: Expr, width: int) -> Expr:
+        def load(e: Expr, width: int) -> Expr:
             at = i64(base + e * step)
             return buffer[at] if width == 1 else buffer[tirx.Ramp(at, i64(step), width)]
 

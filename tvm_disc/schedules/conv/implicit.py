@@ -7,7 +7,7 @@ with the convolution's stride, and the rest is set to zero. No pixel needs a div
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,7 +58,7 @@ class ConvView:
         """Return the number of channel groups."""
         return int(self.node.attrs["groups"])
 
-    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+    def refined(self, spec: GemmSpec) -> GemmSpec:
         return replace(spec, a=replace(spec.a, matrices=self.groups))
 
     def fills(self, body: Body) -> dict[str, Callable[..., None]]:

@@ -10,7 +10,7 @@ pointers instead). Pixels outside the image are zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -118,7 +118,7 @@ class PixelView:
     def row_stride(self) -> Any:
         return self.all_outs
 
-    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+    def refined(self, spec: GemmSpec) -> GemmSpec:
         if self.dot:
             return replace(spec, dot=self.dot, dtype=self.data.dtype)
         return replace(spec, b=replace(spec.b, matrices=int(self.groups == 1)))
@@ -297,7 +297,7 @@ class RowPieces:
                 block,
                 bind_opaque(block, "copied", high - low),
                 lanes,
-                lambda _b, e, w: self._load(source + low + e, dtype, w),
+                lambda e, w: self._load(source + low + e, dtype, w),
                 (buffer, to + low, dtype),
             )
             self._zero(block, buffer, to, (high, end), dtype)

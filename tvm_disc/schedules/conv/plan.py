@@ -63,15 +63,11 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     # tiles that differ only in m_blocks give the same plan, since rows are divided at run time
     found = [t for t in found if t.m_blocks == found[0].m_blocks]
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
-        return gemm_plans(group, view, solver, machine)
-    return [
-        _conv_plan(group, view, weights, tile, doubt(tile, found[0], True), machine)
-        for tile in found
-    ]
+        return gemm_plans(view, solver, machine)
+    return [_conv_plan(view, weights, tile, doubt(tile, found[0], True), machine) for tile in found]
 
 
 def _conv_plan(
-    group: Group,
     view: ConvView,
     weights: dict[Node, Packing],
     tile: GemmTile,
@@ -127,7 +123,7 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     window = geometry(node, len(view.taps))
     sizes = (view.run, view.channels, machine.lanes)
     copies = CopiedWindows(node.shape[1:-1], view.taps, window, *sizes)
-    return gemm_plans(group, view, solver, machine, copies.element_ns)
+    return gemm_plans(view, solver, machine, copies.element_ns)
 
 
 def _itemsize(dtype: str) -> int:

@@ -212,7 +212,7 @@ class Operands:
                     b,
                     known(whole),
                     lanes,
-                    lambda _b, e, w: numbers.of(vload(view.buffer, at + e, w), w),
+                    lambda e, w: numbers.of(vload(view.buffer, at + e, w), w),
                     (target, to, stored),
                 )
 

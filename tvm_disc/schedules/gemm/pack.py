@@ -24,32 +24,32 @@ def copy_contiguous(
     b: Block,
     elems: Size,
     lanes: int,
-    load: Callable[[Block, Expr, int], Expr],
+    load: Callable[[Expr, int], Expr],
     dst: tuple[Buffer, Size, str],
     pad: bool = False,
 ) -> None:
     """Emit ``dst[off + e] = load(e)`` for ``e < elems``: full vectors, then the tail.
 
     The tail is copied in vectors of half, a quarter and so on of the length if ``elems`` is known,
-    otherwise one element at a time. ``load(block, e, width)`` returns ``width`` elements at ``e``.
+    otherwise one element at a time. ``load(e, width)`` returns ``width`` elements at ``e``.
     With ``pad``, the last vector of ``dst`` is filled up with zeros.
     """
     buf, off, dtype = dst
     if isinstance(elems, int) and not pad:
         with b.loop("v", elems // lanes) as v:
-            vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
+            vstore(b, buf, off + v * lanes, lanes, cast(load(v * lanes, lanes), dtype, lanes))
         for at, width in parts_of(elems % lanes, elems - elems % lanes):
-            vstore(b, buf, off + at, width, cast(load(b, i64(at), width), dtype, width))
+            vstore(b, buf, off + at, width, cast(load(i64(at), width), dtype, width))
         return
     whole = bind_opaque(b, "whole", tirx.truncdiv(i64(elems), i64(lanes)))
     with b.loop("v", whole) as v:
-        vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
+        vstore(b, buf, off + v * lanes, lanes, cast(load(v * lanes, lanes), dtype, lanes))
     done = bind_opaque(b, "done", whole * lanes)
     if pad:
         with b.when(done < elems):
             vstore(b, buf, off + done, lanes, splat(const(0, dtype), lanes))
     with b.loop("e", elems - done) as e:
-        b.store(buf, off + done + e, cast(load(b, done + e, 1), dtype))
+        b.store(buf, off + done + e, cast(load(done + e, 1), dtype))
 
 
 def copy_row(
@@ -62,7 +62,7 @@ def copy_row(
 ) -> None:
     """Emit :func:`copy_contiguous` of ``elems`` adjacent elements of a buffer, ``src``."""
     buffer, at = src
-    copy_contiguous(b, elems, lanes, lambda _b, e, w: vload(buffer, at + e, w), dst, pad)
+    copy_contiguous(b, elems, lanes, lambda e, w: vload(buffer, at + e, w), dst, pad)
 
 
 def parts_of(count: int, begin: int = 0) -> list[tuple[int, int]]:

@@ -46,9 +46,9 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if sums_of(a, b, node) is None:
         return WhyNot("gemm", f"its types do not include {a.dtype} x {b.dtype} -> {node.dtype}")
     view = matmul_view(group, node, solver, machine.isa.dots)
-    in_place, found = _in_place(group, view, solver, machine), _tiles(view, machine)
-    plans = _plans_of_tiles(group, view, found, in_place, machine)
-    return plans + _parts_of_k(view, plans[0], found[0], in_place, machine)
+    found = _Plans(view, machine, _in_place(view, solver, machine))
+    plans = found.of_tiles()
+    return plans + found.parts_of_k(view, plans[0])
 
 
 def rows_view(group: Group, node: Node, dots: Sequence[str] = ()) -> MatMulView:
@@ -90,34 +90,13 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
 
 
 def gemm_plans(
-    group: Group,
-    view: View,
-    solver: Solver,
-    machine: Machine,
-    copy_ns: CopyCost | None = None,
+    view: View, solver: Solver, machine: Machine, copy_ns: CopyCost | None = None
 ) -> list[Plan]:
     """Return the plans of all candidate tiles and algorithms, those of the default tile first.
 
     ``copy_ns`` is the cost of copying A if the view copies it in pieces.
     """
-    in_place = _in_place(group, view, solver, machine)
-    return _plans_of_tiles(group, view, _tiles(view, machine), in_place, machine, copy_ns)
-
-
-def _plans_of_tiles(
-    group: Group,
-    view: View,
-    found: Sequence[macro_kernel.GemmTile],
-    in_place: dict[str, Strides],
-    machine: Machine,
-    copy_ns: CopyCost | None = None,
-) -> list[Plan]:
-    packed = bool(view.packed(found[0]))
-    plans = [
-        _gemm_plans(group, view, tile, doubt(tile, found[0], packed), in_place, machine, copy_ns)
-        for tile in found
-    ]
-    return [plan for own in plans for plan in own]
+    return _Plans(view, machine, _in_place(view, solver, machine), copy_ns).of_tiles()
 
 
 def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
@@ -127,81 +106,78 @@ def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
     return tiles(machine.isa, dtypes_of(view)[0], static_dim(view.sizes[2]))
 
 
-def _parts_of_k(
-    view: MatMulView,
-    whole: Plan,
-    tile: macro_kernel.GemmTile,
-    in_place: dict[str, Strides],
-    machine: Machine,
-) -> list[Plan]:
-    """Return the split-K plans."""
-    packed = view.packed(tile)
-    spec = sizes_only(view, packed, in_place)
+@dataclass(frozen=True)
+class _Plans:
+    """The plans of one view, whose operands ``in_place`` are read without a copy."""
 
-    def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
-        return _operands(one, body, spec, packed, in_place)
+    view: View
+    machine: Machine
+    in_place: Mapping[str, Strides]
+    copy_ns: CopyCost | None = None
 
-    return PartsOfK(view, whole, spec, tile, machine, operands).plans()
+    def of_tiles(self) -> list[Plan]:
+        """Return the plans of all candidate tiles."""
+        found = _tiles(self.view, self.machine)
+        packed = bool(self.view.packed(found[0]))
+        plans = [self._of_tile(tile, doubt(tile, found[0], packed)) for tile in found]
+        return [plan for own in plans for plan in own]
 
+    def parts_of_k(self, view: MatMulView, whole: Plan) -> list[Plan]:
+        """Return the split-K plans of the view, a matmul."""
+        tile = _tiles(view, self.machine)[0]
+        packed = view.packed(tile)
+        spec = sizes_only(view, packed, self.in_place)
 
-def _gemm_plans(
-    group: Group,
-    view: View,
-    tile: macro_kernel.GemmTile,
-    factor: str,
-    in_place: dict[str, Strides],
-    machine: Machine,
-    copy_ns: CopyCost | None,
-) -> list[Plan]:
-    """Return the plans of one tile, one for each algorithm; they share a body."""
-    packed = view.packed(tile)
-    spec = sizes_only(view, packed, in_place)
+        def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
+            return _operands(one, body, spec, packed, self.in_place)
 
-    def emit(body: Body) -> None:
-        full = _operands(view, body, spec, packed, in_place)
-        where = (body.scratch, body.lo, body.hi)
-        selection = Selection(body.algorithm, body.algorithms)
-        body.block.add(macro_kernel.gemm_body(full, tile, machine.micro, *where, selection))
+        return PartsOfK(view, whole, spec, tile, self.machine, operands).plans()
 
-    sizes = batch, m, n, k = [i64(x) for x in view.sizes]
-    common = Plan(
-        tasks=i64(1),
-        work=batch * m * n * k * 2,
-        emit=emit,
-        scratch_dtype=spec.acc_dtype,
-        packed=dict(packed.values()),
-        packed_dtypes=_packed_dtypes(packed, spec),
-        may_alias=True,
-        features=(batch, m, n, k, n % tile.n_r),
-        notes={
-            "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
-            "packed operands": ", ".join(packed) or "none",
-            "read without packing": ", ".join(in_place) or "none",
-        },
-    )
-    return [
-        replace(
-            common,
-            tasks=i64(macro_kernel.gemm_tasks(spec, tile, selection)),
-            scratch_elems=macro_kernel.gemm_scratch_elems(spec, tile, selection),
-            knobs=GemmKnobs.of(tile, selection),
-            algorithm=int(selection.number),
-            needs=needs,
-            cost=partial(gemm_ns, spec, tile, sizes, factor, selection=selection, copy_ns=copy_ns),
-            contention=partial(shared_lines_ns, spec, tile, sizes, selection),
+    def _of_tile(self, tile: macro_kernel.GemmTile, factor: str) -> list[Plan]:
+        """Return the plans of one tile, one for each algorithm; they share a body."""
+        view, machine, packed = self.view, self.machine, self.view.packed(tile)
+        spec = sizes_only(view, packed, self.in_place)
+
+        def emit(body: Body) -> None:
+            full = _operands(view, body, spec, packed, self.in_place)
+            where = (body.scratch, body.lo, body.hi)
+            selection = Selection(body.algorithm, body.algorithms)
+            body.block.add(macro_kernel.gemm_body(full, tile, machine.micro, *where, selection))
+
+        sizes = batch, m, n, k = [i64(x) for x in view.sizes]
+        common = Plan(
+            tasks=i64(1),
+            work=batch * m * n * k * 2,
+            emit=emit,
+            scratch_dtype=spec.acc_dtype,
+            packed=dict(packed.values()),
+            packed_dtypes={n: _kept_in(role, n, spec) for role, (n, _) in packed.items()},
+            may_alias=True,
+            features=(batch, m, n, k, n % tile.n_r),
+            notes={
+                "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
+                "packed operands": ", ".join(packed) or "none",
+                "read without packing": ", ".join(self.in_place) or "none",
+            },
         )
-        for selection, needs in algorithms(spec, tile, not factor, machine.threads)
-    ]
-
-
-def _packed_dtypes(
-    packed: Mapping[str, tuple[Node, object]], spec: macro_kernel.GemmSpec
-) -> dict[Node, str]:
-    """Return the element types with which kernels read the packed constants."""
-    return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
+        cost = partial(gemm_ns, spec, tile, sizes, factor, copy_ns=self.copy_ns)
+        return [
+            replace(
+                common,
+                tasks=i64(macro_kernel.gemm_tasks(spec, tile, selection)),
+                scratch_elems=macro_kernel.gemm_scratch_elems(spec, tile, selection),
+                knobs=GemmKnobs.of(tile, selection),
+                algorithm=int(selection.number),
+                needs=needs,
+                cost=partial(cost, selection=selection),
+                contention=partial(shared_lines_ns, spec, tile, sizes, selection),
+            )
+            for selection, needs in algorithms(spec, tile, not factor, machine.threads)
+        ]
 
 
 def _kept_in(role: str, node: Node, spec: macro_kernel.GemmSpec) -> str:
+    """Return the element type with which kernels read a packed constant."""
     if role == "A":
         return spec.acc_dtype
     if spec.quads or (spec.bits and role == "B"):
@@ -222,7 +198,7 @@ class Strides:
     k_stride: Any
 
 
-def _in_place(group: Group, view: View, solver: Solver, machine: Machine) -> dict[str, Strides]:
+def _in_place(view: View, solver: Solver, machine: Machine) -> dict[str, Strides]:
     """Return the operands whose element function is one load at an affine offset.
 
     The result is valid for all tiles, since the same operands are packed for each.
@@ -231,7 +207,7 @@ def _in_place(group: Group, view: View, solver: Solver, machine: Machine) -> dic
     result = {}
     for role, at in zip("AB", operands_of(view), strict=True):
         if role not in packed:
-            strides = strides_of(group, solver, at)
+            strides = strides_of(view.group, solver, at)
             if strides is not None:
                 result[role] = strides
     return result
@@ -306,7 +282,7 @@ def sizes_only(
     spec = macro_kernel.GemmSpec(
         batch, m, n, k, operand("A"), operand("B"), store, dtype, sums, direct
     )
-    return view.refined(spec, packed)
+    return view.refined(spec)
 
 
 def _operands(

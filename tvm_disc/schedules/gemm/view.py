@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,8 +63,8 @@ class View(Protocol):
         ``B zero``).
         """
 
-    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
-        """Return ``spec`` with the layout of the ``packed`` operands."""
+    def refined(self, spec: GemmSpec) -> GemmSpec:
+        """Return ``spec`` with the layout of packed operands."""
 
     def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         """Return functions that copy an operand faster than element by element, by role."""
@@ -198,11 +198,11 @@ class MatMulView:
             return {"B": (b, PanelsOfB(tile.n_r, tile.lanes))}
         return {}
 
-    def refined(self, spec: GemmSpec, packed: Collection[str]) -> GemmSpec:
+    def refined(self, spec: GemmSpec) -> GemmSpec:
         if not self.narrow:
             assert not self.rounded  # rows are rounded only for quantized weights
             return replace(spec, dot=self.dot)
-        scale, zero = (GIVEN if role in packed else None for role in _ROLES[1:])
+        scale, zero = (GIVEN if len(self.narrow) > n else None for n in (1, 2))
         found = Quantized(self.bits, self.rows_of_scale, scale, zero, self.rounded)
         return replace(spec, dot=self.dot, quantized=found)
 
