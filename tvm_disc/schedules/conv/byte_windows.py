@@ -18,7 +18,7 @@ import numpy as np
 from tvm import tirx
 
 from tvm_disc.graph.nodes import BYTES, Node, zero_point
-from tvm_disc.schedules.conv.contraction import contraction, geometry
+from tvm_disc.schedules.conv.contraction import columns_read, contraction, geometry
 from tvm_disc.schedules.conv.window_tile import literal_taps
 from tvm_disc.schedules.gemm.integer import NumbersOfA, add_products
 from tvm_disc.schedules.gemm.micro_kernel import vload, vstore
@@ -156,14 +156,10 @@ def emit_line(
     columns, stride, gap = steps
     lanes = int(str(words[0].ty.dtype).partition("x")[2] or 1)
     rolling = form.per == QUAD and lanes > 1
-    uses: dict[int, list[tuple[int, int]]] = {}
-    for t in range(columns):
-        for k in range(form.taps[1]):
-            uses.setdefault(t * stride + k * gap, []).append((t, k))
     window = b.alloc("window", lanes, "uint32") if rolling else None
     if window is not None:
         vstore(b, window, 0, lanes, const(0, f"uint32x{lanes}"))
-    for column in sorted(uses):
+    for column, uses in columns_read(columns, form.taps[1], stride, gap):
         x = load(column)
         if window is not None:
             kind = f"uint32x{lanes}"
@@ -171,7 +167,7 @@ def emit_line(
             rest = tirx.shift_right(vload(window, 0, lanes), const(8, kind))
             vstore(b, window, 0, lanes, tirx.bitwise_or(rest, top))
             x = tirx.reinterpret(f"{SUMS}x{lanes}", vload(window, 0, lanes))
-        for t, k in uses[column]:
+        for t, k in uses:
             word, place = divmod(form.ahead + k, form.per)
             if rolling and place != QUAD - 1:
                 continue  # the product is added at the last column of the word

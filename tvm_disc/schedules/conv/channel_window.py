@@ -28,7 +28,13 @@ from tvm_disc.schedules.conv.channel_groups import (
     broadcast,
     cut_of,
 )
-from tvm_disc.schedules.conv.contraction import contraction, geometry, layout_refusal, spatial
+from tvm_disc.schedules.conv.contraction import (
+    columns_read,
+    contraction,
+    geometry,
+    layout_refusal,
+    spatial,
+)
 from tvm_disc.schedules.conv.cost import DirectSums
 from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
@@ -82,7 +88,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     while lanes > machine.lanes and channels is not None and lanes > channels:
         lanes //= 2  # vectors of bytes may be wider than all channels
     form = byte_taps(group, node, lanes, machine.isa.dots)
-    data = node.inputs[0] if form is None else bytes_read(group, node)[0]
+    data = _data(group, node, form)
     masks = has_masks(machine.lanes * 4, data.dtype)
     cut = cut_of(node, lanes, machine.threads)
     taps, refused = literal_taps(node), _refusal(group, node, data)
@@ -96,7 +102,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     packed = [node.inputs[1]] if node.weighted else []
 
     def emit(body: Body) -> None:
-        emitter = _Emitter(group, node, body, lanes, columns, masks, cut, data, form)
+        emitter = _Emitter(group, node, body, lanes, masks, cut, form)
         emitter.run(machine.memory.prefetch_bytes)
 
     sums = i64(product([*node.shape, *spec.extents]))
@@ -114,6 +120,11 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
         notes={"register tile": f"{columns} columns of {lanes} channels"},
     )
+
+
+def _data(group: Group, node: Node, form: ByteTaps | None) -> Node:
+    """Return the operand that the window reads from memory."""
+    return node.inputs[0] if form is None else bytes_read(group, node)[0]
 
 
 def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> DirectSums:
@@ -186,25 +197,23 @@ class _Tile:
     inside: bool
 
 
+@dataclass
 class _Emitter:
     """Emits one body. Invariant: ``self.block`` is inside the loop over rows while emitting."""
 
-    def __init__(
-        self,
-        group: Group,
-        node: Node,
-        body: Body,
-        lanes: int,
-        columns: int,
-        masks: bool,
-        cut: GroupCut | None,
-        data: Node,
-        form: ByteTaps | None,
-    ) -> None:
-        self.data, self.form = data, form
-        self.group, self.node, self.body, self.cut = group, node, body, cut
-        self.lanes, self.columns, self.masks = lanes, columns, masks
-        self.low, self.block = body.low, body.block
+    group: Group
+    node: Node
+    body: Body
+    lanes: int
+    masks: bool
+    cut: GroupCut | None
+    form: ByteTaps | None
+
+    def __post_init__(self) -> None:
+        node, form = self.node, self.form
+        self.data = _data(self.group, node, form)
+        self.columns = _columns(static_dim(node.shape[-2]))
+        self.low, self.block = self.body.low, self.body.block
         self.rank = len(node.shape) - 2
         self.geo, self.spec = geometry(node, self.rank), contraction(node)
         taps = literal_taps(node)
@@ -484,14 +493,10 @@ class _Emitter:
         sums: Sequence[Buffer],
     ) -> None:
         block, combine = self.block, self.spec.reducer.combine
-        uses: dict[int, list[tuple[int, int]]] = {}
-        for t in range(tile.columns):
-            for k in range(self.taps[-1]):
-                uses.setdefault(t * self.stride + k * self.gap, []).append((t, k))
-        for column in sorted(uses):
+        for column, uses in columns_read(tile.columns, self.taps[-1], self.stride, self.gap):
             with nullcontext() if tile.inside else block.when(self._is_inside(tile, column)):
                 value = load(base + mul(i64(column), self.input_channels))
-                for t, k in uses[column]:
+                for t, k in uses:
                     tapped = value * weights[k] if weights else value
                     whole = combine(vload(sums[t], 0, at.lanes), tapped)
                     vstore(block, sums[t], 0, at.lanes, whole)

@@ -183,6 +183,20 @@ class WindowGeometry:
         return result, inside
 
 
+def columns_read(
+    windows: int, taps: int, stride: int, gap: int
+) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Return the input columns that adjacent windows of ``taps`` taps read, in ascending order.
+
+    Each column has the (window, tap) pairs that read it.
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    for t in range(windows):
+        for k in range(taps):
+            found.setdefault(t * stride + k * gap, []).append((t, k))
+    return sorted(found.items())
+
+
 def geometry(node: Node, rank: int) -> WindowGeometry:
     """Return strides, padding (before..., after...) and dilation, expanded to ``rank`` dims."""
 

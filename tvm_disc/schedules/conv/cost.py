@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_disc.schedules.conv.contraction import WindowGeometry
+from tvm_disc.schedules.conv.contraction import WindowGeometry, columns_read
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
 from tvm_disc.tir.builder import i64
@@ -63,7 +63,7 @@ class DirectSums:
         """
         taps = self.taps[-1]
         stride, gap = self.geometry.strides[-1], self.geometry.dilation[-1]
-        reads = {t * stride + k * gap for t in range(columns) for k in range(taps)}
+        reads = columns_read(columns, taps, stride, gap)
         inputs = np.minimum(len(reads), width * stride)
         inside = np.minimum(taps, width * stride)
         merged = inputs * (self.together - 1)  # selects that combine groups

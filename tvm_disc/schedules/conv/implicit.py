@@ -63,11 +63,10 @@ class ConvView:
 
     def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         def fill(
-            block: Block, g: Size, k: Size, j0: Size, columns: Size, buffer: Buffer, at: Size
+            block: Block, g: Size, k: Size, span: tuple[Size, Size], target: tuple[Buffer, Size]
         ) -> None:
             with body.low.inside(block):
-                first = (i64(g), i64(k), i64(j0), i64(columns))
-                self.fill(body.low, block, *first, buffer, i64(at))
+                self._fill(body.low, (i64(g), i64(k)), span, target)
 
         return {"B": fill}
 
@@ -135,20 +134,18 @@ class ConvView:
             return {weight: ConvWeights(self.groups, dtype, lead)}
         return {} if weight in self.group.params and weight.dtype == dtype else None
 
-    def fill(
+    def _fill(
         self,
         low: Lowering,
-        block: Block,
-        g: Expr,
-        k: Expr,
-        j0: Expr,
-        columns: Expr,
-        target: Buffer,
-        at: Expr,
+        row_of: tuple[Expr, Expr],
+        span: tuple[Size, Size],
+        into: tuple[Buffer, Size],
     ) -> None:
-        """Fill ``target[at:]`` with columns ``[j0, j0 + columns)`` of row ``k`` of the im2col
-        matrix.
+        """Write the columns ``span``, (first, count), of row k of the im2col matrix of item g.
+
+        ``row_of`` is (g, k), and ``into`` the buffer and the offset of the first column.
         """
+        block, (g, k), (j0, columns), (target, at) = low.block, row_of, span, into
         rank = len(self.node.shape) - 2
         width = i64(self.node.shape[-1])
         weight = self.node.inputs[1]

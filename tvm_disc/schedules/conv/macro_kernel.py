@@ -225,16 +225,14 @@ class ConvBody:
         assert body.scratch is not None
         self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
         self.kernels, self.low, self.scratch = kernels, body.low, body.scratch
-        block, scratch = self.b, self.scratch = body.block, body.scratch
+        block = self.b = body.block
         self._bind = partial(bind_size, block)
         self.cut = cut(self._bind)
         self.source = Source.of(operands.node, operands.data, shape.groups, shape.lead)
         grid = (self.cut.shared, self.cut.columns, self.cut.panels)
         of_all = {"rows": self.cut.base_rows}
         self.places = Places(block, self._bind, self.source, tile, self.cut.tail, grid, of_all)
-        sizes = (self.cut.tail, self.cut.depth, self.cut.width)
-        at = (scratch, self.cut.tail_at)
-        self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
+        self.tail = Tail(block, kernels, tile, dtype, self.cut, self.scratch)
 
     def emit(self, lo: Expr, hi: Expr) -> None:
         """Emit all tasks of the range."""

@@ -7,18 +7,21 @@ weights with the pixel's column take a twelfth.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import inner_function
 from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, call_kernel, vload, vstore
-from tvm_disc.schedules.gemm.partition import cdiv
+from tvm_disc.schedules.gemm.partition import bind_size, cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.conv.macro_kernel import ConvCut
 
 _ROWS = 4  # rows of a tile of inner products; it has lanes / _ROWS columns
 
@@ -33,23 +36,18 @@ def tail_columns(tile: GemmTile, rows: int, columns: Size | None) -> int:
 
 @dataclass
 class Tail:
-    """Transposes the columns of narrow panels, at most ``most`` each, and multiplies them.
+    """Transposes the columns of narrow panels, at most ``cut.tail`` each, and multiplies them.
 
-    ``scratch`` at ``at`` holds the sums of a tile, followed by the columns of all tail panels, each
-    contiguous along K. ``width`` is the row stride of the register tiles into which the sums are
-    copied.
+    ``scratch`` at ``cut.tail_at`` holds the sums of a tile, followed by the columns of all tail
+    panels, each contiguous along K.
     """
 
     b: Block
-    bind: Callable[[str, Size], Size]
     kernels: MicroKernels
     tile: GemmTile
     dtype: str
-    most: int
-    depth: int
-    width: Size
+    cut: ConvCut
     scratch: Buffer
-    at: Size
 
     @staticmethod
     def elems(most: int, tails: Size, depth: int, tile: GemmTile, itemsize: int) -> Size:
@@ -65,20 +63,21 @@ class Tail:
     @property
     def _row(self) -> int:
         itemsize = tirx.const(0, self.dtype).ty.dtype.bits // 8
-        return packed_row_elems(self.depth, itemsize)
+        return packed_row_elems(self.cut.depth, itemsize)
 
     def take(self, number: Expr, panel: Size, depth: Size) -> None:
         """Emit the transposition of the panel at offset ``panel``; its rows are one vector wide."""
         b, lanes = self.b, self.tile.lanes
-        first = self.bind("first_column", self._columns(number))
+        first = bind_size(b, "first_column", self._columns(number))
         with b.loop("tk", depth) as k:
-            for j in range(self.most):
+            for j in range(self.cut.tail):
                 value = self.scratch[panel + k * lanes + j]
                 b.store(self.scratch, first + j * self._row + k, value)
 
     def _columns(self, number: Expr) -> Expr:
         """Return the offset of the transposed columns of a tail panel."""
-        return i64(self.at) + _sum_elems(self.most, self.tile) + number * (self.most * self._row)
+        most = self.cut.tail
+        return i64(self.cut.tail_at) + _sum_elems(most, self.tile) + number * (most * self._row)
 
     def multiply(
         self,
@@ -93,19 +92,20 @@ class Tail:
         The sums go to the tile at ``into[0]``. If ``into[1]`` is nonzero, they are added to its
         content. The last tile of rows overlaps the one before it.
         """
-        b, lanes, most = self.b, self.tile.lanes, self.most
+        b, lanes, most = self.b, self.tile.lanes, self.cut.tail
         buffer, begin, distance = weights
         run = inner_function(self.kernels, self.dtype, lanes, _ROWS)
-        sums, columns = i64(self.at), self.bind("tail_columns", self._columns(number))
+        sums = i64(self.cut.tail_at)
+        columns = bind_size(b, "tail_columns", self._columns(number))
         with b.loop("tq", cdiv(rows, _ROWS)) as q:
-            i = self.bind("i", tirx.min(q * _ROWS, i64(rows) - _ROWS))
+            i = bind_size(b, "i", tirx.min(q * _ROWS, i64(rows) - _ROWS))
             places = (buffer[begin + i * distance], self.scratch[columns],
                       self.scratch[sums + i * most])  # fmt: skip
             call_kernel(b, run, places, (depth, distance, self._row, most))
         at, more = into
         with b.loop("tr", rows) as r:
             value = vload(self.scratch, sums + r * most, most)
-            put = self.bind("put", at + r * self.width)
+            put = bind_size(b, "put", at + r * self.cut.width)
             with b.when(more == 0):
                 vstore(b, self.scratch, put, most, value)
             with b.when(more != 0):

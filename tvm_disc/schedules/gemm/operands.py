@@ -112,7 +112,7 @@ class Operands:
         with b.loop("k", self.plan.k) as kk:
             row = self.bind("pack_row", off + kk * tile.n_r)
             if self.spec.b.fill is not None:
-                self.spec.b.fill(b, g, kk, j0, columns, self.scratch, row)
+                self.spec.b.fill(b, g, kk, (j0, columns), (self.scratch, row))
             else:
                 with b.loop("j", columns) as j:
                     value = self._element("B", self.spec.b, g, j0 + j, kk)

@@ -64,7 +64,8 @@ class Operand:
         affine: a view, which is read in place, or copied by vectors if one of its strides is 1.
         fill: itself writes a part of a copy: of A, ``fill(b, g, rows, k_block, target)`` writes
             rows (first, count) of a K block (first, count) to (buffer, offset, row stride, dtype,
-            lanes); of B, ``fill(b, g, k, j0, columns, buffer, at)`` writes the columns of row k.
+            lanes); of B, ``fill(b, g, k, columns, target)`` writes columns (first, count) of row k
+            to (buffer, offset).
         load: ``load(b, g, o, k)`` is an element, where ``o`` is i for A and j for B. It must be
             pure: a copied A is evaluated once per group of panels, B once per range of tasks.
         matrices: number of matrices in ``packed``: item g of the batch reads matrix ``g %
