@@ -92,6 +92,7 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("dispatch", None),
         ("templates", ()),
         ("winograd", 2),
+        ("copy_bytes", 1 << 20),
         ("state", ()),
         ("state_dtype", None),
         ("state_window", 0),

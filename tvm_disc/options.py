@@ -63,6 +63,10 @@ class Options:
         winograd: output tile size of Winograd's algorithm for 3x3 convolutions, used where it is
             faster: 2 has the error of plain sums; 4 needs fewer multiplications and has about ten
             times the error; 0 disables it (docs/conv.md).
+        copy_bytes: the largest size, in bytes, of a convolution's weights that the program may
+            store in a second layout, so that the kernel can choose between direct sums and a pixel
+            GEMM. A kernel does so only if the times in ``records`` show a gain. 0 stores one layout
+            (docs/conv.md).
         state: names of inputs that hold a cache, with ``*`` and ``?`` as in ``fnmatch``; a result
             must be the concatenation of the input and new rows, or a scatter of new elements into
             it. The program writes into such caches in place; ``Executable.state`` owns them
@@ -123,6 +127,7 @@ class Options:
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     winograd: int = field(default=2, metadata=_CODE)
+    copy_bytes: int = field(default=1 << 20, metadata=_CODE)
     state: Sequence[str] = field(default=(), metadata=_CODE)
     state_dtype: str | None = field(default=None, metadata=_CODE)
     state_window: int = field(default=0, metadata=_CODE)
@@ -150,6 +155,9 @@ class Options:
         _integer("winograd", self.winograd)
         if self.winograd not in (0, 2, 4):
             raise BadOption(f"winograd: expected 0, 2 or 4, found {self.winograd}")
+        _integer("copy_bytes", self.copy_bytes)
+        if self.copy_bytes < 0:
+            raise BadOption(f"copy_bytes: expected at least 0, found {self.copy_bytes}")
         _integer("cuda_graphs", self.cuda_graphs)
         if not 0 <= self.cuda_graphs <= MOST_GRAPHS:
             raise BadOption(f"cuda_graphs: expected 0 .. {MOST_GRAPHS}, found {self.cuda_graphs}")

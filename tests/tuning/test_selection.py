@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tests.processor import run_on
 from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import context_of
@@ -123,6 +124,45 @@ def test_times_choose_between(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(exe(*args), expected(*args), rtol=1e-4, atol=1e-5)
         [line] = exe.profile(*args, repeat=1).lines()
         assert line.variant == str(variant)
+
+
+def convolution() -> Any:
+    x = relay.var("x", shape=(relay.Any("n"), relay.Any("h"), relay.Any("w"), 16))
+    weight = relay.const(uniform(16, 16, 3, 3))
+    return relay.Function(
+        [x],
+        relay.nn.conv2d(
+            x, weight, strides=(2, 2), padding=(1, 1), channels=16, kernel_size=(3, 3),
+            data_layout="NHWC", kernel_layout="OIHW",
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("copy_bytes", "families"), [(9215, 1), (9216, 2)])
+def test_small_weights_are_kept_in_two_layouts(
+    copy_bytes: int, families: int, tmp_path: Path
+) -> None:
+    """9216 bytes are 16 x 16 x 3 x 3 float32 weights."""
+    target = {"kind": "llvm", "mcpu": "x86-64-v4"}
+    run_on("x86-64-v4")
+    front = prepare(convolution(), None, target, (), OPTIONS, Trace(0, None))
+    [task] = tasks_of(front, (), True)
+    direct, product = (
+        next(v for v in task.variants if v.plan.family == family and v.run == SERIAL)
+        for family in ("channel window", "pixel gemm")
+    )
+    path = tmp_path / "records.jsonl"
+    records(path, task, front, direct, product)
+    options = Options(threads=2, records=path, copy_bytes=copy_bytes)
+    exe = tvm_disc.build(convolution(), target=target, options=options)
+    used = set()
+    for dims in (SMALL, LARGE):
+        x = uniform(*dims, 16)
+        [line] = exe.profile(x, repeat=1).lines()
+        used.add(line.variant)
+        plain = tvm_disc.build(convolution(), options=OPTIONS)(x)
+        np.testing.assert_allclose(exe(x), plain, rtol=1e-4, atol=1e-5)
+    assert len(used) == families
 
 
 def _chosen(without_library: bool) -> tuple[Any, list[Variant]]:

@@ -47,6 +47,7 @@ def machine_of(target: Target, options: Options) -> Machine:
         memory=memory_for(processor),
         templates=own_templates(options.templates),
         winograd=options.winograd,
+        copy_bytes=options.copy_bytes,
         constants=files_for(processor),
     )
 

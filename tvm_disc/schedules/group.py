@@ -39,6 +39,7 @@ class Machine:
         tf32: whether matmuls on a device may round operands to ten mantissa bits.
         code: the program's functions that run on the device.
         winograd: side length of a Winograd output tile; 0 disables Winograd convolutions.
+        copy_bytes: as in ``Options``.
         constants: names of the files that ``model`` and ``memory`` were read from.
     """
 
@@ -55,6 +56,7 @@ class Machine:
     tf32: bool = False
     code: list[Any] = field(default_factory=list)
     winograd: int = 2
+    copy_bytes: int = 1 << 20
     constants: tuple[str, ...] = ()
 
     @property

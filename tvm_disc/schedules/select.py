@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tvm_disc.errors import BadOption, Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.choose import analytic, moved_bytes
-from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
+from tvm_disc.schedules.dispatch.learn import MEASURED, choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import (
     LIBRARY,
@@ -249,7 +249,8 @@ def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Mach
         return import_choice(group, variants, solver, given)
     if machine.records is not None:
         found = machine.records.group(group_key(group))
-        choice = choose_measured(group, variants, solver, machine.model, found)
+        limits = replace(MEASURED, copy_bytes=machine.copy_bytes)
+        choice = choose_measured(group, variants, solver, machine.model, found, limits)
         if choice is not None:
             return choice
     return analytic(group, variants, solver, machine.model)

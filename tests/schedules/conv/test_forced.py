@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,18 +127,20 @@ def spaces(function: Any, target: Any, threads: int) -> list[tuple[str, Any, lis
 
 
 def trees(group: Any, variants: list[Variant], rng: np.random.Generator) -> list[Any]:
-    """Trees of one variant of each body, and of two variants that may share a kernel."""
+    """Trees of one variant of each body, and of all layouts that may share a kernel."""
     safe = [v for v in variants if v.safe]
     found: list[Any] = [{"run": v.to_json()} for v in {v.plan.code: v for v in safe}.values()]
     names = [str(s.name) for s in group.symbols()]
-    for layouts in layout_sets([v.plan for v in safe]):
+    for layouts in layout_sets([v.plan for v in safe], math.inf):
         own = [v for v in safe if v.plan.layout in layouts]
         families = list({(v.plan.layout, v.plan.family): v for v in own}.values())
         if len(families) > 1 and names:
-            two = [families[int(k)] for k in rng.permutation(len(families))[:2]]
-            first, second = ({"run": v.to_json()} for v in two)
-            at = int(rng.choice((2, 3, 6)))
-            found.append({"if": str(rng.choice(names)), "below": at, "then": first, "else": second})
+            tree: Any = None
+            for k in rng.permutation(len(families)):
+                leaf, name = {"run": families[int(k)].to_json()}, str(rng.choice(names))
+                at = int(rng.choice((2, 3, 6)))
+                tree = {"if": name, "below": at, "then": leaf, "else": tree} if tree else leaf
+            found.append(tree)
     return found
 
 

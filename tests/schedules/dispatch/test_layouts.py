@@ -56,6 +56,22 @@ def test_a_pair_needs_one_plan_that_joins() -> None:
     assert lanes(found) == [[4], [8], [2], [16], [4, 16], [8, 16]]
 
 
+@pytest.mark.parametrize(
+    ("copy_bytes", "expected"),
+    [(95, [[4], [8], [2]]), (96, [[4], [8], [2], [2, 4], [2, 8]])],
+)
+def test_a_small_layout_joins_others(copy_bytes: int, expected: list[list[int]]) -> None:
+    small = [plan("a", k, joins_if_small=True) for k in (4, 8)]
+    assert [p.packed_bytes for p in small] == [96, 96]  # 8 x 3 elements of 4 bytes
+    assert lanes(layout_sets([*small, B2], copy_bytes)) == expected
+
+
+def test_three_layouts_need_that_each_two_join() -> None:
+    small = plan("c", 8, joins_if_small=True)
+    assert [2, 8, 16] in lanes(layout_sets([B2, plan("w", 16, joins=True), small], 1 << 20))
+    assert [2, 8, 16] not in lanes(layout_sets([B2, plan("w", 16, joins=True), small]))
+
+
 def test_layouts_follow_from_packings() -> None:
     """Neither a family nor a name makes a layout: who packs otherwise, or not at all, is apart."""
     assert A4.layout == plan("b", 4).layout

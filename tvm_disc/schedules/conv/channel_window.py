@@ -118,6 +118,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         cost=cost,
         packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
+        joins_if_small=cut is not None,
         notes={"register tile": f"{columns} columns of {lanes} channels"},
     )
 

@@ -126,14 +126,14 @@ def fit(
     best: tuple[float, list[int]] | None = None
     codes = [(v.plan.code, v.run.parts) for v in variants]
     bodies = np.array([codes.index(c) for c in codes])
-    for layouts in layout_sets([v.plan for v in variants]):
+    for layouts in layout_sets([v.plan for v in variants], limits.copy_bytes):
         usable = np.array([v.plan.layout in layouts for v in variants])
         safe = usable & np.array([v.safe for v in variants])
         if not safe.any():
             continue
         kept = keep(np.where(usable, loss, 1e6), safe, limits, bodies)
         left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
-        left += limits.gain * (len(layouts) - 1)  # weights in two layouts take twice the memory
+        left += limits.gain * (len(layouts) - 1)  # each layout is a copy of the weights
         if best is None or left < best[0]:
             best = (left, kept)
     assert best is not None

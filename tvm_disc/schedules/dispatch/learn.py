@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,14 +30,15 @@ from tvm_disc.schedules.dispatch.tree import Split
 from tvm_disc.schedules.dispatch.tree_fit import Limits
 from tvm_disc.schedules.dispatch.variant import Choice, Variant, joined, layout_sets
 from tvm_disc.schedules.gemm.vendor import calls_vendor
-from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # executing a split takes about 1 ns
+# Executing a split takes about 1 ns.
+MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8, copy_bytes=Machine.copy_bytes)
 FEWEST = 24  # fewest measured times with which the regressor is trained
 NEVER_NS = 1e6  # with a larger ``vendor_call_ns``, a model never chooses a library
 FOLDS = 5  # folds of cross-validation
@@ -282,7 +284,7 @@ def import_choice(
     if not any(variants[k].safe for k in used):
         used = sorted({*used, next(k for k, v in enumerate(variants) if v.safe)})
     plans = [variants[k].plan for k in used]
-    if frozenset(p.layout for p in plans) not in layout_sets(plans):
+    if frozenset(p.layout for p in plans) not in layout_sets(plans, math.inf):
         raise BadInput(f"dispatch of {group.name}: its variants pack a weight differently")
     numbers = {k: n for n, k in enumerate(used)}
     kept = joined([variants[k] for k in used])

@@ -35,6 +35,8 @@ class Limits:
         variants: largest number of bodies kept.
         run_gain: as ``split_gain``, for splits between runs of one plan, which add no code; None
             excludes these splits.
+        copy_bytes: largest size of a layout of weights that a kernel keeps in addition to others,
+            if its plan sets ``joins_if_small``.
     """
 
     gain: float = 0.01
@@ -42,6 +44,7 @@ class Limits:
     depth: int = 6
     variants: int = MOST_VARIANTS
     run_gain: float | None = None
+    copy_bytes: int = 0
 
 
 def losses(costs: Values, weights: Values) -> Values:

@@ -27,7 +27,8 @@ To add variants to a template:
    quantities over the group's dims on which the choice depends; dims, their products and ``work``
    are always considered;
 5. plans may pack a weight differently. One kernel keeps plans of one :attr:`Plan.layout`, or of two
-   layouts of different families if one of them ``joins`` (:func:`layout_sets`).
+   or three layouts of different families if plans allow it with ``joins`` or ``joins_if_small``
+   (:func:`layout_sets`).
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ class Plan:
         packed: how to pack a constant parameter; parameters that are absent are not packed.
         skipped: number of elements of a packed parameter that precede this plan's layout.
         joins: whether a kernel may keep this plan's layout in addition to that of another family.
+        joins_if_small: as ``joins``, if this layout has at most :attr:`Limits.copy_bytes` bytes.
         knobs: distinguish this plan from the template's other plans.
         needs: facts without which the body must not run.
         cost: nanoseconds of one serial run at each sampled point; if None, derived from ``work``.
@@ -192,6 +194,7 @@ class Plan:
     packed_dtypes: dict[Node, str] = field(default_factory=dict)
     skipped: dict[Node, int] = field(default_factory=dict)
     joins: bool = False
+    joins_if_small: bool = False
     notes: dict[str, str] = field(default_factory=dict)
     may_alias: bool = False  # its functions write scratch memory through another pointer
     family: str = ""
@@ -219,6 +222,12 @@ class Plan:
     def layout(self) -> Layout:
         """Return the packing of each packed parameter; equal layouts mean equal weights."""
         return frozenset((n, p, self.packed_dtypes.get(n)) for n, p in self.packed.items())
+
+    @property
+    def packed_bytes(self) -> int:
+        """Return the size of the packed parameters, which must have literal shapes."""
+        forms = [p.form(_literal(n), n.dtype) for n, p in self.packed.items()]
+        return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in forms)
 
     @property
     def key(self) -> str:
@@ -354,25 +363,40 @@ def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
 
 
-def layout_sets(plans: Sequence[Plan]) -> list[frozenset[Layout]]:
-    """Return the sets of layouts that one kernel may keep: single layouts, then pairs."""
+def layout_sets(plans: Sequence[Plan], copy_bytes: float = 0) -> list[frozenset[Layout]]:
+    """Return the sets of layouts that one kernel may keep: single layouts, pairs, then triples.
+
+    Each two layouts of a set may be kept together. ``copy_bytes`` is the largest size of the
+    layouts of plans with ``joins_if_small``.
+    """
     first: dict[Layout, Plan] = {}
     for plan in plans:
         first.setdefault(plan.layout, plan)
-    pairs = [(a, b) for a, b in combinations(first.values(), 2) if _may_join(a, b)]
+    several = [
+        chosen
+        for count in (2, 3)
+        for chosen in combinations(first.values(), count)
+        if all(_may_join(a, b, copy_bytes) for a, b in combinations(chosen, 2))
+    ]
     alone = [frozenset((layout,)) for layout in first]
-    return [*alone, *(frozenset((a.layout, b.layout)) for a, b in pairs)]
+    return [*alone, *(frozenset(plan.layout for plan in chosen) for chosen in several)]
 
 
-def _may_join(a: Plan, b: Plan) -> bool:
+def _may_join(a: Plan, b: Plan, copy_bytes: float) -> bool:
     """Return whether a kernel may keep both plans' layouts.
 
     Both must pack the same parameters with the same element types, be of different families, and
-    one of them must be marked as worth a second copy of the weights (``joins``).
+    one of them must be marked as worth a second copy of the weights.
     """
-    if not a.packed or a.family == b.family or not (a.joins or b.joins):
+    joins = any(p.joins or (p.joins_if_small and p.packed_bytes <= copy_bytes) for p in (a, b))
+    if not a.packed or a.family == b.family or not joins:
         return False
     return a.packed.keys() == b.packed.keys() and a.packed_dtypes == b.packed_dtypes
+
+
+def _literal(node: Node) -> tuple[int, ...]:
+    """Return the shape of a node, whose dims must be literals."""
+    return tuple(int(static_dim(d) or 0) for d in node.shape)
 
 
 def joined(variants: Sequence[Variant]) -> list[Variant]:
@@ -391,8 +415,7 @@ def joined(variants: Sequence[Variant]) -> list[Variant]:
     for plan in parts:
         begins[plan.layout] = dict(at)
         for node, own in plan.packed.items():
-            shape = tuple(int(static_dim(d) or 0) for d in node.shape)
-            at[node] += math.prod(own.form(shape, node.dtype)[0])
+            at[node] += math.prod(own.form(_literal(node), node.dtype)[0])
     made = {
         id(v.plan): replace(v.plan, packed=dict(packed), skipped=begins[v.plan.layout])
         for v in variants
