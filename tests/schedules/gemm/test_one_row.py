@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tvm_disc
 from tvm_disc import Options, relay
-from tvm_disc.schedules.gemm.tile import independent_sums
+from tvm_disc.codegen import machine
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.gemm.partition import GemmSpec
+from tvm_disc.schedules.gemm.space import with_sums
+from tvm_disc.schedules.gemm.tile import GemmTile, independent_sums
+from tvm_disc.tir.builder import i64
 
 
 def test_independent_sums() -> None:
-    assert [independent_sums(1, v, 64 * v) for v in (1, 2, 3, 4)] == [4, 5, 4, 3]
+    assert [independent_sums(1, v, 1) for v in (1, 2, 4, 8)] == [5, 5, 3, 1]
     assert [independent_sums(1, v) for v in (1, 2, 3, 4)] == [4, 4, 4, 2]
-    assert [independent_sums(r, 4, 256) for r in (2, 3)] == [1, 1]
+    assert [independent_sums(r, 4, 1) for r in (2, 3)] == [1, 1]
+
+
+def test_the_cost_model_decides_whether_one_row_has_another_sum() -> None:
+    def sums(k: int, vectors: int, stride_cycles: float, packed: bool = True) -> int:
+        weights: Any = packed or None  # any buffer
+        spec = GemmSpec(1, i64(1), 64, k, lambda *_: None, b_packed=weights)
+        tile = GemmTile(6, 16 * vectors, 16)
+        return with_sums(tile, spec, replace(CostModel(), stride_cycles=stride_cycles)).more_sums
+
+    assert sums(512, 4, 0.5) == 1
+    assert sums(512, 4, CostModel().stride_cycles) == 0
+    assert sums(4, 4, 0.5) == 0  # the addition would cost more
+    assert sums(512, 3, 0.5) == sums(512, 4, 0.5, packed=False) == 0
 
 
 @pytest.mark.parametrize("columns", [32, 64, 128])
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 64, 509, 1025])
-def test_one_row(k: int, columns: int) -> None:
+@pytest.mark.parametrize("stride_cycles", [0.001, 100.0])  # an even and an odd number of sums
+def test_one_row(
+    k: int, columns: int, stride_cycles: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = replace(CostModel(), stride_cycles=stride_cycles)
+    monkeypatch.setattr(machine, "model_for", lambda processor: model)
     rng = np.random.default_rng(k)
     weights = rng.standard_normal((k, columns), dtype=np.float32)
     x = relay.var("x", shape=(relay.Any(), k))

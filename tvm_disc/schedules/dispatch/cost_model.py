@@ -25,6 +25,8 @@ class CostModel:
         cycle_ns: duration of a cycle of the multiply-add pipelines.
         fma_per_cycle, load_per_cycle: vector multiply-adds, and vector loads, per cycle.
         fma_latency: cycles from a multiply-add to one that depends on it.
+        stride_cycles: cycles that one row of a matmul loses per vector of packed weights, if the
+            stride of its loads is a power of two.
         micro_call_cycles: cycles of calling a micro-kernel, including its epilogue.
         task_ns, row_ns: cost of starting a task of a matmul; a task of any other kernel.
         pass_ns: cost of starting a loop along a row.
@@ -79,6 +81,7 @@ class CostModel:
     fma_per_cycle: float = 2.0
     load_per_cycle: float = 2.0
     fma_latency: float = 4.0
+    stride_cycles: float = 0.001
     micro_call_cycles: float = 30.0
     task_ns: float = 20.0
     row_ns: float = 10.0

@@ -25,6 +25,7 @@ from tvm_disc.schedules.gemm.partition import (
     copies_a,
     has_close_rows,
     is_one,
+    may_stride,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
@@ -155,6 +156,9 @@ def gemm_ns(
     batch, m, n, k = _values(sizes, points)
     algorithm = Algorithm(int(selection.number) % BY_ROWS)
     time = _Item(spec, tile, m, n, k, model).ns(algorithm)
+    if may_stride(spec, tile):
+        lost = model.fma_latency if tile.more_sums else k * model.stride_cycles
+        time = time + (m == 1) * np.ceil(n / tile.lanes) * lost * model.cycle_ns
     if spec.rounded and spec.dot:
         time = time / model.byte_speed
     time = time + m * n * model.store_ns

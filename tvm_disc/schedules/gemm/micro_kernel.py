@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -250,8 +250,7 @@ class RegisterTile:
     ) -> None:
         self.tile, self.dtype, self.rows, self.vectors, self.form = tile, dtype, rows, vectors, form
         self.lanes = lanes = tile.lanes
-        step_bytes = vectors * lanes * tvm.DataType(dtype).bits // 8
-        self.splits = independent_sums(rows, vectors, step_bytes if form == _STREAM else 0)
+        self.splits = independent_sums(rows, vectors, tile.more_sums * (form == _STREAM))
         self.kernel = KernelFunction(_element_types(form, dtype), form.sizes)
         self.params, self.buffers = self.kernel.sizes, self.kernel.buffers
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
@@ -535,6 +534,8 @@ class MicroKernels:
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
     ) -> Any:
         """Return the global variable of one kernel."""
+        if rows > 1:
+            tile = replace(tile, more_sums=0)
         key = (*_knobs(tile, dtype, form), rows, vectors)
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
@@ -585,7 +586,7 @@ class MicroKernels:
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """Return the key of a kernel, apart from its size."""
     wide = tile.n_r if (form.ahead or form.keeps) and not form.tight else 0
-    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
+    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide, tile.more_sums)
     return (*knobs, *astuple(form))
 
 

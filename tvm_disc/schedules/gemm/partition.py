@@ -565,6 +565,17 @@ def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     return tile.kc > 0 and not (isinstance(k, int) and k <= tile.kc)
 
 
+def may_stride(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Return whether one row of A reads a packed B at a stride that is a power of two.
+
+    A load advances by one step of K per sum, see :func:`.tile.independent_sums`.
+    """
+    n, plain = known(spec.n), not (spec.dot or spec.quantized) and spec.dtype == spec.acc_dtype
+    if spec.b.packed is None or not plain or not isinstance(n, int) or n % tile.lanes:
+        return False
+    return tile.vectors & (tile.vectors - 1) == 0
+
+
 def copies_a(spec: GemmSpec) -> bool:
     """Return whether A must first be copied to rows of ``acc_dtype`` along K."""
     if spec.a.packed is not None or reads_words(spec):

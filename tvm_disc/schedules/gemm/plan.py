@@ -22,7 +22,14 @@ from tvm_disc.schedules.gemm.algorithm import Selection
 from tvm_disc.schedules.gemm.cost import CopyCost, gemm_ns, shared_lines_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.partition import GIVEN, known
-from tvm_disc.schedules.gemm.space import GemmKnobs, algorithms, doubt, rounded_tiles, tiles
+from tvm_disc.schedules.gemm.space import (
+    GemmKnobs,
+    algorithms,
+    doubt,
+    rounded_tiles,
+    tiles,
+    with_sums,
+)
 from tvm_disc.schedules.gemm.split_k import PartsOfK
 from tvm_disc.schedules.gemm.view import MatMulView, View, operands_of, shared_items
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -127,6 +134,7 @@ class _Plans:
         tile = _tiles(view, self.machine)[0]
         packed = view.packed(tile)
         spec = sizes_only(view, packed, self.in_place)
+        tile = with_sums(tile, spec, self.machine.model)
 
         def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
             return _operands(one, body, spec, packed, self.in_place)
@@ -137,6 +145,7 @@ class _Plans:
         """Return the plans of one tile, one for each algorithm; they share a body."""
         view, machine, packed = self.view, self.machine, self.view.packed(tile)
         spec = sizes_only(view, packed, self.in_place)
+        tile = with_sums(tile, spec, self.machine.model)
 
         def emit(body: Body) -> None:
             full = _operands(view, body, spec, packed, self.in_place)

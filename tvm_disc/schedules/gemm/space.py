@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.variant import Knobs, Need
 from tvm_disc.schedules.gemm.algorithm import BY_ROWS, PANELS, TILES, Algorithm, Selection
 from tvm_disc.schedules.gemm.inner import fitting_tiles
@@ -23,6 +24,7 @@ from tvm_disc.schedules.gemm.partition import (
     known,
     may_copy_rows,
     may_leave_columns,
+    may_stride,
     reads_masked,
     stores_direct,
 )
@@ -118,6 +120,17 @@ def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
         close = has_close_rows(spec, tile)
         return [Algorithm.IN_PLACE] if close else [Algorithm.PANELS, Algorithm.IN_PLACE]
     return [Algorithm.PANELS, *[Algorithm.LAST_APART] * may_leave_columns(spec, tile)]
+
+
+def with_sums(tile: GemmTile, spec: GemmSpec, model: CostModel) -> GemmTile:
+    """Return the tile with another sum for one row if the cost model predicts a gain.
+
+    Without it, one row loses ``stride_cycles`` per vector of B if :func:`may_stride`. With it, each
+    vector of the result takes one more addition.
+    """
+    k = known(spec.k)
+    gain = isinstance(k, int) and k * model.stride_cycles > model.fma_latency
+    return replace(tile, more_sums=int(gain and may_stride(spec, tile)))
 
 
 def _may_run_at_once(spec: GemmSpec, tile: GemmTile) -> bool:

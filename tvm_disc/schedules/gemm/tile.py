@@ -18,7 +18,6 @@ ROUNDED_COLUMNS = 768  # columns of a task whose rows are rounded
 ROUNDED_KC = 6144  # bytes of a row of a K block of rounded rows
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
-_SLOW_STRIDE_BYTES = 512  # of the loads of a stream, see independent_sums
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class GemmTile:
         m_blocks: largest number of register tiles along M in one task.
         n_panels: largest number of B panels in one task.
         prefetch: K steps by which B is prefetched ahead; 0 disables the prefetch.
+        more_sums: further sums per result for one row that reads packed weights, or 0.
     """
 
     m_r: int
@@ -43,6 +43,7 @@ class GemmTile:
     m_blocks: int = 12
     n_panels: int = 4
     prefetch: int = 32
+    more_sums: int = 0
 
     def __post_init__(self) -> None:
         if self.n_r % self.lanes or min(self.m_r, self.n_r, self.lanes) < 1:
@@ -104,14 +105,13 @@ def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> Gemm
     return GemmTile(m_r=rows, n_r=vectors * lanes, lanes=lanes)
 
 
-def independent_sums(rows: int, vectors: int, step_bytes: int = 0) -> int:
+def independent_sums(rows: int, vectors: int, more: int = 0) -> int:
     """Return the number of sums per result of a register tile, for consecutive steps of K.
 
-    ``step_bytes`` is the size of one step of a streamed B, or 0. One row of A waits for B, and a
-    stream at a stride of 512 bytes per load was slow on a Zen 5: one row times 512 x 128 took 1.38
-    times as long with two sums as with three. So another sum is added at this stride.
+    The number is a power of two. A load of B advances by one step of K per sum, so its stride may
+    be a power of two as well, which can be slow; one row then has ``more`` sums.
     """
     sums = 1
     while sums < 4 and rows * vectors * sums < _LATENCY_SUMS:
         sums *= 2
-    return sums + (rows == 1 and sums * step_bytes == _SLOW_STRIDE_BYTES)
+    return sums + (more if rows == 1 and sums > 1 else 0)
