@@ -56,6 +56,7 @@ from tvm_disc.schedules.gemm.partition import (
     known,
     least,
     most,
+    reads_masked,
     stores_direct,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
@@ -364,12 +365,11 @@ class _Emitter:
                 sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
                 b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
 
-            if spec.quantized is None:
-                self._first([(c, place, self._form()) for c, place in views], kernel)
-            else:
+            ways = [(c, partial(kernel, place, self._form())) for c, place in views]
+            if spec.quantized is not None:
                 narrow = self.operands.narrow_ways(panel, k0, blk)
-                forms = [(c, place, self._narrow_form(way)) for c, place, way in narrow]
-                self._first(forms, kernel)
+                ways = [(c, partial(kernel, at, self._narrow_form(way))) for c, at, way in narrow]
+            self._one_of(*ways)
             j0 = p.columns.start(panel)
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
@@ -400,7 +400,7 @@ class _Emitter:
         return KernelForm(
             ahead=spec.b.packed is not None,
             tail=stores_direct(spec, self.tile) and not whole,
-            short=self.operands.masks_b(),
+            short=reads_masked(spec, self.tile),
             b_dtype=kept if kept != spec.acc_dtype else "",
             dot=spec.dot,
             parts=self.operands.parts(),
@@ -449,20 +449,6 @@ class _Emitter:
         blk, blocks = block
         step = self._bind("step", cdiv(self.tile.n_r, blocks))
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
-
-    def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
-        """Emit an if-else chain that runs the first way whose condition holds.
-
-        The last way has no condition.
-        """
-        (condition, *way), *rest = ways
-        if not rest:
-            emit(*way)
-            return
-        with self.b.when(condition):
-            emit(*way)
-        with self.b.otherwise():
-            self._first(rest, emit)
 
     def _row_counts(self) -> tuple[int, ...]:
         base, extra = self.plan.rows.base, self.plan.rows.extra

@@ -49,10 +49,6 @@ class Operands:
         view = self.spec.b.affine
         return self.spec.b.packed is None and view is not None and is_one(view.stride)
 
-    def masks_b(self) -> bool:
-        """Return whether kernels mask the last vector of a row-major B."""
-        return reads_masked(self.spec, self.tile)
-
     def _must_pack(self, columns: Size) -> Any:
         """Return whether a B panel with contiguous rows is packed: a bool or a run-time
         condition.
@@ -63,7 +59,7 @@ class Operands:
         uses = self.plan.selection.uses
         in_place = uses(Algorithm.IN_PLACE)
         ragged: Any = False
-        if not self.masks_b():
+        if not reads_masked(spec, self.tile):
             ragged = columns % lanes != 0 if isinstance(columns, int) else None
         if in_place is False or ragged is True:
             return True
@@ -283,7 +279,8 @@ class Operands:
         return tirx.address_of(self.scratch[p.b_at]), step
 
     def narrow_ways(self, panel: Size, k0: Size, blk: Expr) -> list[tuple[object, object, str]]:
-        """Return how kernels read quantized weights, as (condition, location, way).
+        """Return how kernels read quantized weights, as (condition, location, way); the last
+        condition is True.
 
         ``few``: kernels read the quantized panel and scale the sums, for few rows of A. ``first``:
         the first row block of a task reads the quantized panel and stores it dequantized. ``next``:
@@ -292,7 +289,7 @@ class Operands:
         p, n_r = self.plan, self.tile.n_r
         [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
         if self.spec.dot:
-            return [(None, numbers, "few")]
+            return [(True, numbers, "few")]
 
         def expanded(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (k - k0) * n_r, n_r
@@ -301,12 +298,12 @@ class Operands:
         ways = [w for w in ways if w[0] is not False]
         for n, (condition, place, way) in enumerate(ways):
             if condition is True or (way == "first" and (p.blocks <= 1) is True):
-                return [*ways[:n], (None, place, way)]
-        return [*ways, (None, expanded, "next")]
+                return [*ways[:n], (True, place, way)]
+        return [*ways, (True, expanded, "next")]
 
     def b_views(self, g: Size, panel: Size, local: Size, columns: Size) -> list[tuple[Any, Any]]:
         """Return the possible locations of a B panel as (condition, location); the last condition
-        is None.
+        is True.
 
         A location maps a row k to (buffer, offset, row stride).
         """
@@ -318,7 +315,7 @@ class Operands:
             if spec.quads:
                 at = at + panel + 1  # skip the first row of each panel, which holds corrections
             per = 32 // spec.bits if spec.bits else 1
-            return [(None, lambda k: (constant, div(at + k, per) * n_r, n_r))]
+            return [(True, lambda k: (constant, div(at + k, per) * n_r, n_r))]
 
         def packed(k: Expr) -> tuple[Buffer, Expr, Size]:
             return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r
@@ -326,15 +323,15 @@ class Operands:
         view = spec.b.affine
         must = self._must_pack(columns) if self._in_place() else True
         if must is True or view is None:
-            return [(None, packed)]
+            return [(True, packed)]
         base = self.bind("b_base", view.base(self.b, g) + panel * n_r)
 
         def direct(k: Expr) -> tuple[Buffer, Expr, Size]:
             return view.buffer, base + k * view.k_stride, view.k_stride
 
         if must is False:
-            return [(None, direct)]
-        return [(self.b.bind("b_is_packed", must), packed), (None, direct)]
+            return [(True, direct)]
+        return [(self.b.bind("b_is_packed", must), packed), (True, direct)]
 
 
 __all__ = ["Operands"]
