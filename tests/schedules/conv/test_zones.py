@@ -11,6 +11,7 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.schedules.conv.contraction import WindowGeometry
 from tvm_disc.schedules.conv.fill import Source
 from tvm_disc.schedules.conv.macro_kernel import ConvWeights
 from tvm_disc.schedules.conv.zones import Zones, more_panels, tails
@@ -53,8 +54,8 @@ def test_every_needed_tap_is_in_its_rows_zone(window: tuple[int, ...], tail: int
         return var
 
     shape = ((dims["extent"], dims["width"]), (dims["rows"], dims["width"]), (taps, 3))
-    padding = (before, 1, behind, 1)
-    source = Source(None, 1, 8, *shape, (stride, 1), (dilation, 1), padding, taps)
+    window = WindowGeometry((stride, 1), (before, 1, behind, 1), (dilation, 1))
+    source = Source(None, 1, 8, *shape, window, taps)
     zones = Zones(source, dims["images"], TILE, tail, bind)
 
     def of(parts: list[Any]) -> np.ndarray:

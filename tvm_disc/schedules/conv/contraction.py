@@ -215,6 +215,7 @@ def _conv(node: Node) -> Contraction:
     geo, groups = geometry(node, rank), node.attrs["groups"]
     dtype = accumulator(node.dtype)
     per_group = tirx.floordiv(i64(weight.shape[0]), i64(groups))
+    zero = const(0, data.dtype)
 
     def element(low: Lowering, index: Index, k: Index) -> Expr:
         n, oc, at = index[0], channel(node, index), spatial(node, index)
@@ -225,7 +226,7 @@ def _conv(node: Node) -> Contraction:
             ic = add(mul(group, weight.shape[1]), k[0])
         w = cast(low.at(weight, [oc, *k]), dtype)
         source = place(node, n, ic, where)
-        x, w = same_lanes(cast(_guarded(low, data, source, inside, 0), dtype), w)
+        x, w = same_lanes(cast(read_inside(low, data, source, inside, zero), dtype), w)
         return x * w
 
     extents = tuple(weight.shape[1:])
@@ -234,13 +235,13 @@ def _conv(node: Node) -> Contraction:
     )
 
 
-def _guarded(
-    low: Lowering, data: Node, at: list[Expr], inside: Expr | None, otherwise: float
+def read_inside(
+    low: Lowering, data: Node, at: list[Expr], inside: Expr | None, otherwise: Expr
 ) -> Expr:
+    """Return an element of ``data``, or ``otherwise`` where it is not ``inside`` (None: always)."""
     if inside is None:
         return low.at(data, at)
-    fill = const(otherwise, data.dtype)
-    return tirx.if_then_else(inside, low.guarded_at(data, at, inside), fill)
+    return tirx.if_then_else(inside, low.guarded_at(data, at, inside), otherwise)
 
 
 def _max_pool(node: Node) -> Contraction:
@@ -252,11 +253,7 @@ def _max_pool(node: Node) -> Contraction:
     def element(low: Lowering, index: Index, k: Index) -> Expr:
         where, inside = _clipped(node, geo, data, index, k)
         at = place(node, index[0], channel(node, index), where)
-        if inside is None:
-            return low.at(data, at)
-        return tirx.if_then_else(
-            inside, low.guarded_at(data, at, inside), reducer.identity(data.dtype)
-        )
+        return read_inside(low, data, at, inside, reducer.identity(data.dtype))
 
     return Contraction(
         _window(node, rank), data.dtype, reducer, element, lambda low, index, value: value
@@ -277,28 +274,25 @@ def _clipped(
     Unlike ``geo.source``, this supports ``ceil_mode``: the last window may then extend beyond the
     input even without padding.
     """
+    extents = spatial(node, data.shape)
+    where, inside = geo.source(extents, spatial(node, index), k)
     if node.attrs.get("ceil_mode"):
-        rank = len(geo.strides)
-        geo = WindowGeometry(geo.strides, tuple(p or 0 for p in geo.padding), geo.dilation)
-        extents = spatial(node, data.shape)
-        where, inside = geo.source(extents, spatial(node, index), k)
-        for d in range(rank):
-            test = where[d] < i64(extents[d])
+        for at, extent in zip(where, extents, strict=True):
+            test = at < i64(extent)
             inside = test if inside is None else tirx.And(inside, test)
-        return where, inside
-    return geo.source(spatial(node, data.shape), spatial(node, index), k)
+    return where, inside
 
 
 def _avg_pool(node: Node) -> Contraction:
     data = node.inputs[0]
     rank = len(data.shape) - 2
     geo, window = geometry(node, rank), _window(node, rank)
-    dtype = accumulator(data.dtype)
+    dtype, zero = accumulator(data.dtype), const(0, data.dtype)
 
     def element(low: Lowering, index: Index, k: Index) -> Expr:
         where, inside = _clipped(node, geo, data, index, k)
         at = place(node, index[0], channel(node, index), where)
-        return cast(_guarded(low, data, at, inside, 0), dtype)
+        return cast(read_inside(low, data, at, inside, zero), dtype)
 
     def done(low: Lowering, index: Index, value: Expr) -> Expr:
         if node.attrs.get("count_include_pad"):

@@ -19,7 +19,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.conv.contraction import WindowGeometry, geometry
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.lowering import Lowering
@@ -73,9 +73,7 @@ class Source:
     extents: tuple[Any, ...]
     pixels: tuple[Any, ...]
     taps: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[int, ...]
+    window: WindowGeometry
     lead: int = 1
 
     @staticmethod
@@ -88,15 +86,14 @@ class Source:
         plain = all(t == 1 for t in taps) and all(s == 1 for s in geo.strides)
         if plain and not any(geo.padding):
             one = (product(extents),)
-            return Source(data, groups, channels, one, one, (1,), (1,), (1,), (0,))
-        shape = (extents, pixels, tuple(taps))
-        how = (geo.strides, geo.dilation, geo.padding)
-        return Source(data, groups, channels, *shape, *how, lead)
+            geo = WindowGeometry((1,), (0, 0), (1,))
+            return Source(data, groups, channels, one, one, (1,), geo)
+        return Source(data, groups, channels, extents, pixels, tuple(taps), geo, lead)
 
     @property
     def dense(self) -> bool:
         """Return whether a column is one input pixel: one tap and no padding."""
-        return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.padding)
+        return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.window.padding)
 
     @property
     def inner(self) -> int:
@@ -175,7 +172,7 @@ class PanelFill:
         """
         b, source, panel = self.b, self.source, self.panel
         where, start, filled, length = run
-        rank = len(source.taps)
+        geo, rank = source.window, len(source.taps)
         extents: list[Size] = [*source.taps]
         begins: list[Size] = [i64(0)] * rank
         if source.lead > 1:
@@ -185,12 +182,12 @@ class PanelFill:
             inside: Expr = tirx.IntImm("bool", 1)
             line: Expr = lead
             for d in range(rank - 1):
-                at = add(mul(where[d], source.strides[d]), mul(k[d], source.dilation[d]))
-                at = bind_opaque(b, "at", at - source.padding[d])
+                at = add(mul(where[d], geo.strides[d]), mul(k[d], geo.dilation[d]))
+                at = bind_opaque(b, "at", at - geo.padding[d])
                 inside = tirx.And(inside, tirx.And(at >= 0, at < i64(source.extents[d])))
                 line = line * i64(source.extents[d]) + at
-            first = add(mul(start, source.strides[-1]), mul(k[-1], source.dilation[-1]))
-            first = bind_opaque(b, "first", first - source.padding[len(source.strides) - 1])
+            first = add(mul(start, geo.strides[-1]), mul(k[-1], geo.dilation[-1]))
+            first = bind_opaque(b, "first", first - geo.padding[rank - 1])
             extent = i64(source.extents[-1])
             limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
             base = bind_opaque(b, "base", line * extent + first)
@@ -202,7 +199,7 @@ class PanelFill:
             most = panel.vectors
             each: AbstractContextManager[None] = nullcontext()
             # with a stride, each vector has several masks, too many for the mask registers
-            if source.strides[-1] == 1 and most > 1:
+            if geo.strides[-1] == 1 and most > 1:
                 with b.when(vectors == most):  # one pass over each input row
                     every = [i64(v) for v in range(most)]
                     self._vectors(every, place, part, channels, most * panel.lanes)
@@ -222,7 +219,7 @@ class PanelFill:
         b, source, panel = self.b, self.source, self.panel
         base, tap, filled = place
         to = bind_opaque(b, "to", panel.at + tap * width + filled)
-        lanes, stride = panel.lanes, source.strides[-1]
+        lanes, stride = panel.lanes, source.window.strides[-1]
         masks = [self._masks(v, part) for v in vectors]
         plane = bind_opaque(b, "plane", source.plane)
         step = bind_opaque(b, "step", i64(source.inner * width))
@@ -254,9 +251,9 @@ class PanelFill:
         """
         b, lanes = self.b, self.panel.lanes
         first, limit, length = part
-        position = bind_opaque(b, "position", first + v * (lanes * self.source.strides[-1]))
+        position = bind_opaque(b, "position", first + v * (lanes * self.source.window.strides[-1]))
         inside = []
-        for s in range(self.source.strides[-1]):
+        for s in range(self.source.window.strides[-1]):
             ahead = position + s * lanes
             below = first_lanes(tirx.max(i64(0) - ahead, i64(0)), lanes)
             upto = first_lanes(tirx.max(limit - ahead, i64(0)), lanes)

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.conv.contraction import geometry, read_inside
 from tvm_disc.schedules.conv.fill import can_fill, literal_dims
 from tvm_disc.schedules.conv.macro_kernel import ConvWeights
 from tvm_disc.schedules.conv.window import valid_range
@@ -106,10 +106,7 @@ class ConvView:
         at = low.space.split(j, self.node.shape[2:])
         where, inside = geometry(self.node, rank).source(data.shape[2:], at, taps)
         source = [*self._split(g, channel, weight.shape[1]), *where]
-        if inside is None:
-            return low.at(data, source)
-        zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
+        return read_inside(low, data, source, inside, tirx.const(0, data.dtype))
 
     def packed(self, tile: object) -> dict[str, tuple[Node, Packing]]:
         del tile

@@ -18,7 +18,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, static_dim, zero_point
-from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.conv.contraction import geometry, read_inside
 from tvm_disc.schedules.conv.places import PlaceCounter
 from tvm_disc.schedules.gemm.integer import NumbersOfA
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
@@ -152,10 +152,7 @@ class PixelView:
         geo = geometry(self.node, len(self.taps))
         where, inside = geo.source(data.shape[1:-1], at, taps)
         source = [image, *where, self._channel(g, c)]
-        if inside is None:
-            return low.at(data, source)
-        zero = tirx.const(self.zero, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source, inside), zero)
+        return read_inside(low, data, source, inside, tirx.const(self.zero, data.dtype))
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         """Return element (k, j) of the weights of group ``g``."""

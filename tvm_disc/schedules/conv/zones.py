@@ -79,9 +79,9 @@ class Zones:
         self.lead, self.images = source.lead, images
         self.rows, self.extent = bind("rows", source.pixels[0]), bind("extent", source.extents[0])
         self.slab = bind("slab", product(source.pixels[1:]))
-        stride, before = source.strides[0], source.padding[0]
+        stride, before = source.window.strides[0], source.window.padding[0]
         above = bind("above", least(-(-before // stride), self.rows))
-        reach = (self.lead - 1) * source.dilation[0] - before
+        reach = (self.lead - 1) * source.window.dilation[0] - before
         whole = bind("whole", cdiv(most(i64(self.extent) - reach, 0), stride))
         below = bind("below", most(above, least(whole, self.rows)))
         apart = bind("apart", self._apart(above, below))
@@ -100,8 +100,8 @@ class Zones:
 
     def _taps(self, begin: Size, end: Size) -> tuple[Size, Size]:
         """Return (first, count) of the rows of taps that pixel rows ``[begin, end)`` need."""
-        stride, step = self.source.strides[0], self.source.dilation[0]
-        before = self.source.padding[0]
+        stride, step = self.source.window.strides[0], self.source.window.dilation[0]
+        before = self.source.window.padding[0]
         first = cdiv(most(before - (end - 1) * stride, 0), step)
         upto = div(most(i64(self.extent) - 1 + before - begin * stride + step, 0), step)
         first = self.bind("first_tap", least(first, self.lead))
