@@ -39,7 +39,7 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
     rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # per call, on average
     step = _step_cycles(rows, columns, model)
-    calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
+    calls = blocks * panels * np.maximum(np.ceil(k / tile.kc), 1)
     cycles = blocks * panels * k * step + calls * model.micro_call_cycles
     return np.asarray(cycles * model.cycle_ns)
 

@@ -368,16 +368,13 @@ class GemmPartition:
         self.columns = Columns(self.wide, tile, even)
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
-        if tile.kc:
-            turns = keep("turns", most(cdiv(k, tile.kc), 1))
-            unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
-            self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
-            k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
-            if bind is not None and not isinstance(turns, int):
-                k_blocks = tirx.if_then_else(turns == 1, i64(1), k_blocks)
-            self.k_blocks = keep("k_blocks", k_blocks)
-        else:
-            self.kc, self.k_blocks = k, 1
+        turns = keep("turns", most(cdiv(k, tile.kc), 1))
+        unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
+        self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
+        k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
+        if bind is not None and not isinstance(turns, int):
+            k_blocks = tirx.if_then_else(turns == 1, i64(1), k_blocks)
+        self.k_blocks = keep("k_blocks", k_blocks)
         self.one_k = isinstance(self.k_blocks, int) and self.k_blocks == 1
 
         itemsize = max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
@@ -562,7 +559,7 @@ def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
     k = known(spec.k)
     if spec.a.packed is not None or spec.b.packed is None or copies_a(spec) or spec.quads:
         return False
-    return tile.kc > 0 and not (isinstance(k, int) and k <= tile.kc)
+    return not (isinstance(k, int) and k <= tile.kc)
 
 
 def may_stride(spec: GemmSpec, tile: GemmTile) -> bool:

@@ -142,7 +142,7 @@ def _may_run_at_once(spec: GemmSpec, tile: GemmTile) -> bool:
 
 def _at_once_needs(spec: GemmSpec, tile: GemmTile) -> tuple[Need, ...]:
     rows = 1 if isinstance(known(spec.m), int) else min(AT_ONCE_ROWS, tile.m_blocks)
-    most = (rows * tile.m_r, tile.n_r * min(AT_ONCE_PANELS, tile.n_panels), tile.kc or (1 << 30))
+    most = (rows * tile.m_r, tile.n_r * min(AT_ONCE_PANELS, tile.n_panels), tile.kc)
     sizes = zip("MNK", (spec.m, spec.n, spec.k), most, strict=True)
     return tuple(Need(f"{name} <= {end}", i64(size) <= end) for name, size, end in sizes)
 

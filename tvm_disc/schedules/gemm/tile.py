@@ -28,7 +28,7 @@ class GemmTile:
         m_r, n_r: rows and columns of the register tile.
         lanes: columns of one vector.
         k_unroll: steps of K that are unrolled in one loop iteration.
-        kc: largest K range of one micro-kernel call; 0 means all of K.
+        kc: largest K range of one micro-kernel call.
         m_blocks: largest number of register tiles along M in one task.
         n_panels: largest number of B panels in one task.
         prefetch: K steps by which B is prefetched ahead; 0 disables the prefetch.
