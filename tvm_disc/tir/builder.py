@@ -14,9 +14,9 @@ without a check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -533,3 +533,28 @@ def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, object] | None
     for key, value in (attrs or {}).items():
         func = func.with_attr(key, value)
     return func
+
+
+class KernelFunction:
+    """A function of a module under construction: ``(pointers..., sizes...)``.
+
+    ``types`` are the element types of the pointers by name, ``sizes`` the names of the other
+    parameters.
+    """
+
+    def __init__(self, types: Mapping[str, str], sizes: Sequence[str]) -> None:
+        self.block, self._types = Block(), types
+        self.pointers = {n: pointer(n, kind) for n, kind in types.items()}
+        self._sizes = [index_var(n) for n in sizes]
+        self.sizes: dict[str, Expr] = dict(zip(sizes, self._sizes, strict=True))
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """Return the pointers as buffers, which are declared where this is first read."""
+        types = self._types
+        return {n: self.block.declare(f"{n}_", p, types[n]) for n, p in self.pointers.items()}
+
+    def finish(self) -> Any:
+        """Return the TIR function, whose pointers may alias."""
+        params = [*self.pointers.values(), *self._sizes]
+        return prim_func(params, self.block.stmt()).with_attr("tirx.noalias", False)

@@ -8,7 +8,7 @@ weights with the pixel's column take a twelfth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tvm import tirx
 
@@ -20,9 +20,6 @@ from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.typing import Buffer, Expr, Size
 
-if TYPE_CHECKING:
-    from tvm_disc.schedules.conv.macro_kernel import ConvCut
-
 _ROWS = 4  # rows of a tile of inner products; it has lanes / _ROWS columns
 
 
@@ -32,6 +29,15 @@ def tail_columns(tile: GemmTile, rows: int, columns: Size | None) -> int:
     if rows < _ROWS or (isinstance(columns, int) and not 0 < columns % tile.n_r <= most):
         return 0
     return most
+
+
+class TailCut(Protocol):
+    """The fields of :class:`.macro_kernel.ConvCut` that :class:`Tail` reads."""
+
+    tail: int
+    depth: int
+    width: Size
+    tail_at: Size
 
 
 @dataclass
@@ -46,7 +52,7 @@ class Tail:
     kernels: MicroKernels
     tile: GemmTile
     dtype: str
-    cut: ConvCut
+    cut: TailCut
     scratch: Buffer
 
     @staticmethod

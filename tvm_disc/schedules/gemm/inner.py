@@ -14,7 +14,6 @@ from functools import partial
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.micro_kernel import (
-    KernelFunction,
     MicroKernels,
     call_kernel,
     splat,
@@ -24,7 +23,15 @@ from tvm_disc.schedules.gemm.micro_kernel import (
 )
 from tvm_disc.schedules.gemm.partition import GemmPartition, GemmSpec, cdiv
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, const, first_lanes, i64, masked_load, prefetch
+from tvm_disc.tir.builder import (
+    Block,
+    KernelFunction,
+    const,
+    first_lanes,
+    i64,
+    masked_load,
+    prefetch,
+)
 from tvm_disc.typing import Buffer, Expr, Size
 
 _TILE_ROWS = (1, 2, 4)

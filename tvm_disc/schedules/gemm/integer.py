@@ -19,16 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tvm import tirx
 
 from tvm_disc.target.dots import DOTS, QUAD, Dot
 from tvm_disc.tir.builder import Block, byte_offset, const, i64, prefetch, ramp
 from tvm_disc.typing import Buffer, Expr, Size
-
-if TYPE_CHECKING:
-    from tvm_disc.schedules.gemm.micro_kernel import RegisterTile
 
 WORDS = 3  # numbers per block: its scale, the initial value of its sums, the sum of its bytes
 LARGEST = 127
@@ -175,6 +172,49 @@ _UNROLLED = 4  # words of B in an iteration of the unrolled loop
 _AHEAD = 16
 
 
+class Form(Protocol):
+    """The fields of a :class:`.micro_kernel.KernelForm` that :func:`emit_groups` reads."""
+
+    @property
+    def bits(self) -> int:
+        """Return the bits of a number of B."""
+
+    @property
+    def dot(self) -> str:
+        """Return the name of the dot instruction."""
+
+    @property
+    def zeros(self) -> bool:
+        """Return whether B has zero points."""
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Return the names, ``scale`` and ``zero``, and element types of the parts of B."""
+
+
+class Tile(Protocol):
+    """The fields of a :class:`.micro_kernel.RegisterTile` that :func:`emit_groups` reads."""
+
+    blk: Block
+
+    @property
+    def form(self) -> Form:
+        """Return the optional features of the kernel."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    splits: int
+    params: dict[str, Expr]
+    buffers: dict[str, Buffer]
+    a: Buffer
+    b: Buffer
+    k: Expr
+    ldb: Expr
+    starts: list[Expr]
+    tile_index: list[tuple[int, int]]
+
+
 def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
     """Return ``total`` plus, in each lane, the products of the numbers of two words.
 
@@ -254,13 +294,13 @@ class _Sums:
         return tirx.Cast(f"float32x{self.lanes}", total)
 
 
-def emit_groups(tile: RegisterTile) -> list[list[Buffer]]:
+def emit_groups(tile: Tile) -> list[list[Buffer]]:
     """Emit the loop over groups of K; return the float32 sums, indexed by row and vector."""
     return _Groups(tile).emit()
 
 
 class _Groups:
-    def __init__(self, tile: RegisterTile) -> None:
+    def __init__(self, tile: Tile) -> None:
         self.tile, self.blk, form = tile, tile.blk, tile.form
         self.rows, self.vectors, self.lanes = tile.rows, tile.vectors, tile.lanes
         self.per = 32 // form.bits  # numbers in a word of B

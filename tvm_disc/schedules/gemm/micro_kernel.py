@@ -14,10 +14,10 @@ so that no block has only a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -32,18 +32,16 @@ from tvm_disc.tir.builder import (
     BFLOAT16,
     INDEX,
     Block,
+    KernelFunction,
     call,
     const,
     dtype_of,
     element_dtype,
     first_lanes,
     i64,
-    index_var,
     loaded,
     masked_load,
-    pointer,
     prefetch,
-    prim_func,
 )
 from tvm_disc.tir.imports import provide
 from tvm_disc.tir.llvm_ops import emitting_for, has_native, lookup
@@ -192,31 +190,6 @@ class KernelForm:
 PLAIN = KernelForm()
 _STREAM = KernelForm(ahead=True)  # packed weights in the type of the sums
 _OF_B = ("b", "ahead")  # pointers to elements of B
-
-
-class KernelFunction:
-    """A function of a module under construction: ``(pointers..., sizes...)``.
-
-    ``types`` are the element types of the pointers by name, ``sizes`` the names of the other
-    parameters.
-    """
-
-    def __init__(self, types: Mapping[str, str], sizes: Sequence[str]) -> None:
-        self.block, self._types = Block(), types
-        self.pointers = {n: pointer(n, kind) for n, kind in types.items()}
-        self._sizes = [index_var(n) for n in sizes]
-        self.sizes: dict[str, Expr] = dict(zip(sizes, self._sizes, strict=True))
-
-    @cached_property
-    def buffers(self) -> dict[str, Buffer]:
-        """Return the pointers as buffers, which are declared where this is first read."""
-        types = self._types
-        return {n: self.block.declare(f"{n}_", p, types[n]) for n, p in self.pointers.items()}
-
-    def finish(self) -> Any:
-        """Return the TIR function."""
-        params = [*self.pointers.values(), *self._sizes]
-        return may_alias(prim_func(params, self.block.stmt()))
 
 
 def call_kernel(b: Block, run: object, at: Sequence[Expr], sizes: Sequence[Size]) -> None:

@@ -18,7 +18,6 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import InPlace, Way, add_inside
 from tvm_disc.schedules.gemm.micro_kernel import (
-    KernelFunction,
     MicroKernels,
     bind_opaque,
     call_kernel,
@@ -27,7 +26,16 @@ from tvm_disc.schedules.gemm.micro_kernel import (
     vstore,
 )
 from tvm_disc.schedules.gemm.partition import cdiv, least
-from tvm_disc.tir.builder import Block, call, const, either, first_lanes, i64, masked_load
+from tvm_disc.tir.builder import (
+    Block,
+    KernelFunction,
+    call,
+    const,
+    either,
+    first_lanes,
+    i64,
+    masked_load,
+)
 from tvm_disc.typing import Buffer, Expr, Size
 
 ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add

@@ -15,14 +15,13 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import InPlace, Way
 from tvm_disc.schedules.gemm.micro_kernel import (
-    KernelFunction,
     call_kernel,
     splat,
     vload,
     vstore,
 )
 from tvm_disc.schedules.gemm.partition import least
-from tvm_disc.tir.builder import first_lanes, i64, masked_load
+from tvm_disc.tir.builder import KernelFunction, first_lanes, i64, masked_load
 from tvm_disc.typing import Buffer, Expr, Size
 
 MOST_STEPS = 4  # with more steps, register tiles need fewer loads per multiply-add
