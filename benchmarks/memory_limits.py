@@ -41,7 +41,8 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 import tvm
 
-from tvm_disc import Options, build, compile, relay
+from tvm_disc import Options, build, relay
+from tvm_disc.codegen import machine
 from tvm_disc.codegen.target import host_cpu, resolve_target, runs_here
 from tvm_disc.schedules.dispatch.cost_model import Memory
 from tvm_disc.schedules.dispatch.shipped import FOLDER, memory_for
@@ -113,7 +114,7 @@ def conv(ic: int, oc: int, kernel: int) -> Any:
 
 def compiled(source: Any, memory: Memory) -> Any:
     """Return a program for one thread, compiled with given memory limits."""
-    with patch.object(compile, "memory_for", lambda processor: memory):
+    with patch.object(machine, "memory_for", lambda processor: memory):
         return build(source, constraints=facts(source), options=Options(threads=1))
 
 

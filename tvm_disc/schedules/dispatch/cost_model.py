@@ -142,6 +142,8 @@ class Memory:
         stream_bytes: smallest result of a transpose that uses non-temporal stores.
         far_bytes: smallest total of operands and results with which row and loop kernels use
             non-temporal stores.
+        stream_ops: largest number of plain operations per element with which loop kernels use
+            non-temporal stores.
         weights_bytes: largest convolution weights of a task that stay in the second-level cache
             together with a panel.
         scores_bytes: largest intermediate result of an attention in stages.
@@ -151,6 +153,7 @@ class Memory:
     prefetch_bytes: int = 1 << 20
     stream_bytes: int = 3 << 20
     far_bytes: int = 32 << 20
+    stream_ops: int = 4
     weights_bytes: int = 256 << 10
     scores_bytes: int = 8 << 20
 

@@ -48,7 +48,6 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 BLOCK_ELEMS = 4096  # elements of a task if rows are long
 MANY_ROWS = 16  # with this many rows per thread, rows are not divided
 AHEAD = 1024  # prefetch distance in elements
-CHEAP = 4  # largest cost of an element, in operations, that is less than its memory access
 UNROLLED_BYTES = 16  # bytes per lane of an unrolled step: four vectors of 32-bit elements
 
 
@@ -92,7 +91,8 @@ class _Loop:
 
     def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
         self.group, self.solver, self.lanes = group, solver, machine.lanes
-        self.threads, self.far_bytes = machine.threads, machine.memory.far_bytes
+        self.threads, memory = machine.threads, machine.memory
+        self.far_bytes, self.stream_ops = memory.far_bytes, memory.stream_ops
         self.domain = tuple(group.outputs[0].shape)
         self.joined = JoinedColumns(group, self.domain, solver)
         plain = is_vectorizable(group)
@@ -247,7 +247,7 @@ class _Loop:
         Expensive operators do not gain from these stores: with them, a gelu of an array larger than
         the caches took 0.8 to 1.4 times as long.
         """
-        if sum(n.row.cost for n in self.group.nodes if n.row is not None) > CHEAP:
+        if sum(n.row.cost for n in self.group.nodes if n.row is not None) > self.stream_ops:
             return None
         row = self.inner if split else i64(0)
         width = self.lanes * self.unrolled
