@@ -82,7 +82,7 @@ def test_weights_stay_bytes(form: Callable[[], Any], value: np.ndarray) -> None:
     x = rows("m", K)
     exe = tvm_disc.build(function(x, relay.nn.relu(relay.nn.dense(x, form()))))
     assert len(exe.kernels) == 1
-    assert "packed operands: B" in exe.explain()
+    assert "packed at build time: B" in exe.explain()
     assert "dequantize" in exe.explain()
     for m in (0, 1, 7, 37):
         a = RNG.standard_normal((m, K)).astype("float32")

@@ -13,9 +13,13 @@ from tvm_disc.schedules.dispatch.choose import analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import MEASURED, choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import (
+    AT_BUILD,
+    IN_CALL,
+    IN_PLACE,
     LIBRARY,
     SERIAL,
     Choice,
+    Read,
     Variant,
     feasible,
     variants_of,
@@ -224,7 +228,7 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
     """Return the kernel of the first template that accepts the group."""
     space = variant_space(group, solver, machine)
     choice = _choose(group, space.variants, solver, machine)
-    notes = _notes(choice, space)
+    notes = _notes(group, choice, space)
     ahead, given = None, None
     if machine.device is not None and group.kind == "dot":
         from tvm_disc.schedules.cuda import handover
@@ -256,7 +260,7 @@ def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Mach
     return analytic(group, variants, solver, machine.model)
 
 
-def _notes(choice: Choice, space: Space) -> dict[str, str]:
+def _notes(group: Group, choice: Choice, space: Space) -> dict[str, str]:
     """Return the kernel's lines in ``explain``: variants' notes, the tree, and refusals."""
     notes: dict[str, str] = {}
     families = dict.fromkeys(v.plan.family for v in choice.variants)
@@ -267,7 +271,50 @@ def _notes(choice: Choice, space: Space) -> dict[str, str]:
     for variant in choice.variants:
         for key, value in variant.plan.notes.items():
             notes.setdefault(key, value)
+    notes |= _reads(group, [v.plan for v in choice.variants])
     notes["variant"] = choice.text()
     for why in space.refused:
         notes[f"{why.subject} not used"] = why.reason
     return notes
+
+
+def _reads(group: Group, plans: Sequence[Plan]) -> dict[str, str]:
+    """Return lines that list the operands that are packed at build time, those that are packed in
+    each call, and those that are read in place.
+
+    An operand that only some plans read so is followed by the names of these plans.
+    """
+    several = len({p.family for p in plans}) > 1
+    reads = [(_name(p, several), found) for p in plans if (found := _reads_of(group, p))]
+    notes = {}
+    for how in (AT_BUILD, IN_CALL, IN_PLACE):
+        listed = []
+        for read in dict.fromkeys(r for _, found in reads for r in found if r.how == how):
+            names = dict.fromkeys(name for name, found in reads if read in found)
+            all_do = all(read in found for _, found in reads)
+            facts = [read.when] * bool(read.when) + [_either(list(names))] * (not all_do)
+            listed.append(f"{read.operand} ({'; '.join(facts)})" if facts else read.operand)
+        if listed:
+            notes[how] = ", ".join(listed)
+    return notes
+
+
+def _either(names: Sequence[str]) -> str:
+    """Return ``algorithm=x or y`` for ``algorithm=x`` and ``algorithm=y``."""
+    first, *rest = names
+    prefix = first.rpartition("=")[0] + "="
+    return " or ".join([first, *(name.removeprefix(prefix) for name in rest)])
+
+
+def _reads_of(group: Group, plan: Plan) -> tuple[Read, ...]:
+    """Return how a plan reads its operands; a plan that tells only its packings has weights."""
+    packs = any(node in group.constants for node in plan.packed)
+    return plan.reads or ((Read("weights", AT_BUILD),) if packs else ())
+
+
+def _name(plan: Plan, several: bool) -> str:
+    """Return the algorithm of a plan, after its family if there are ``several``."""
+    algorithm = plan.knobs.to_json().get("algorithm")
+    if algorithm is None:
+        return plan.family
+    return f"{plan.family}, algorithm={algorithm}" if several else f"algorithm={algorithm}"

@@ -73,7 +73,7 @@ def test_caches_of_16_bits(copied: Any, dtype: str) -> None:
     """Equal to float32 caches of rows that were rounded before the call."""
     exe = build(decoder(), ["past_*"], state_dtype=dtype)
     assert exe.kernels == ["opaque_append_0", "attention_matmul_2"]
-    assert "read without packing: Q, K, V" in exe.explain()
+    assert "read in place: V (otherwise), K (algorithm=keys in place)" in exe.explain()
     kind = numpy_dtype(dtype)
     state, copies = exe.state(), copies_of(copied)
     for count in (5, 1, 1, 0, 7, 31, 1, 64, 1, 900, 1, 200, 1, 9):

@@ -83,7 +83,7 @@ def test_rows_of_every_number(copied: Any, owned: Any) -> None:
     types = {name: dtype for name, _, dtype in owned.signature}
     assert types["past_k"] == types["past_v"] == "int8"
     assert types["past_k_scale"] == types["past_v_scale"] == "float32"
-    assert "read without packing: Q, K, V" in owned.explain()
+    assert "read in place: V (otherwise), K (algorithm=keys in place)" in owned.explain()
     assert "dequantized by rows: K, V" in owned.explain()
     state, copies = owned.state(), copies_of(copied)
     assert repr(state) == "<tvm_disc state of 2 caches, 0 rows>"

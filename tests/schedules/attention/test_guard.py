@@ -57,7 +57,9 @@ def test_scaled_keys_are_read_where_they_lie() -> None:
     weights = relay.nn.softmax(relay.reshape_like(scores, q, **HEADS))
     result = relay.nn.batch_matmul(flat(weights), flat(v), transpose_b=False)
     body = relay.reshape_like(result, q, **HEADS)
-    assert "read without packing: K, V" in planned([q, k, v], body, FACTS)
+    text = planned([q, k, v], body, FACTS)
+    assert "Q (computed by this kernel), K (attention, algorithm=keys packed), V\n" in text
+    assert "read in place: K (attention, algorithm=keys in place)\n" in text
     program = compile_one([q, k, v], body)
     for m, n in LENGTHS:
         given = random(m, n, 16, 24)

@@ -92,7 +92,7 @@ def check(exe: Any, w: np.ndarray, bias: np.ndarray | None, sizes: tuple[int, ..
 def test_scales(form: str, k: int, n: int, block: int, kept: str, level: str) -> None:
     made, w, parts = weights(form, k, n, block, kept)
     exe = product(made, k, level)
-    assert f"packed operands: {', '.join(('B', 'B scale', 'B zero')[:parts])}" in exe.explain()
+    assert f"packed at build time: {', '.join(('B', 'B scale', 'B zero')[:parts])}" in exe.explain()
     assert len(exe.kernels) == 1
     assert "vpmovsxbd" in exe.source("asm")
     run_on(level)
@@ -171,7 +171,7 @@ def test_bfloat16(k: int, n: int, level: str) -> None:
     dense = relay.nn.dense(x, relay.cast(relay.const(w, "bfloat16"), "float32"))
     func = function(x, relay.add(dense, relay.const(bias)))
     exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": level})
-    assert "packed operands: B" in exe.explain()
+    assert "packed at build time: B" in exe.explain()
     run_on(level)
     check(exe, w.astype("float64"), bias)
 

@@ -26,7 +26,7 @@ from typing import Any
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.attention import Attention, find_attention
 from tvm_disc.graph.core_ops import BFLOAT16
-from tvm_disc.graph.nodes import Node
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
@@ -36,11 +36,12 @@ from tvm_disc.schedules.attention.sizes import (
     KEYS_PACKED,
     AttentionSizes,
     AttentionSpec,
+    AttentionTile,
     RowsOfItem,
     attention_tile,
 )
 from tvm_disc.schedules.conv.contraction import matmul_dims
-from tvm_disc.schedules.dispatch.variant import Knobs
+from tvm_disc.schedules.dispatch.variant import IN_CALL, IN_PLACE, Knobs, Read
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile
 from tvm_disc.schedules.gemm.partition import bind_size, is_one, known
@@ -138,19 +139,58 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
             ),
             **({} if ragged is None else {"ragged": ragged.text()}),
             **({} if keys.shared == 1 else {"heads that share keys": f"{keys.shared}"}),
-            "read without packing": _names(places) or "none",
             **({} if not any(factors) else {"dequantized by rows": _names(factors)}),
         },
     )
+    skips = spread(found) is not None and found.scores.dtype == dtype
     return [
         replace(
             common,
+            reads=_reads(spec, tile, places, number == KEYS_IN_PLACE, skips),
             knobs=AttentionKnobs(tile.queries, tile.keys, _ALGORITHMS[number]),
             algorithm=number,
             cost=partial(attention_ns, spec, tile, number == KEYS_IN_PLACE),
         )
         for number in (KEYS_PACKED, KEYS_IN_PLACE)[: 1 + inner]
     ]
+
+
+def _reads(
+    spec: AttentionSpec,
+    tile: AttentionTile,
+    places: Sequence[Strides | None],
+    in_place: bool,
+    skips: bool,
+) -> tuple[Read, ...]:
+    """Return how the body reads Q, K and V.
+
+    Args:
+        places: where each of them is stored; None if the body computes it.
+        in_place: whether the body reads the keys in place.
+        skips: whether a call may skip masked keys; for this, it packs V.
+    """
+    packed = [
+        Read(name, IN_CALL, "" if place else "computed by this kernel")
+        for name, place in zip("QKV", places, strict=True)
+    ]
+    values, read = places[2], (packed[0], Read("K", IN_PLACE) if in_place else packed[1])
+    if values is None or not spec.values_in_place:
+        return *read, packed[2]
+    many = None if not isinstance(spec.m, int) else spec.m > tile.queries
+    step, near = static_dim(values.stride), 2 * tile.values.n_r
+    far = True if values.node.dtype != spec.dtype else None if step is None else step > near
+    if many and far:
+        return *read, packed[2]
+    packs = []
+    if many is not False and far is not False:
+        tests = [f"Q has more than {tile.queries} rows"] * (many is None)
+        tests += [f"the rows of V are more than {near} elements apart"] * (far is None)
+        packs.append(" and ".join(tests))
+    if skips:
+        packs.append("masked keys are skipped")
+    if not packs:
+        return *read, Read("V", IN_PLACE)
+    return *read, Read("V", IN_CALL, f"if {' or '.join(packs)}"), Read("V", IN_PLACE, "otherwise")
 
 
 def _names(present: Sequence[object]) -> str:

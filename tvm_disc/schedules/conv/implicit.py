@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import tirx
 
@@ -41,6 +41,7 @@ class ConvView:
 
     group: Group
     node: Node
+    operands: ClassVar[tuple[str, str]] = ("weights", "input")
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import tirx
 
@@ -75,6 +75,7 @@ class PixelView:
     group: Group
     node: Node
     dots: tuple[str, ...] = ()
+    operands: ClassVar[tuple[str, str]] = ("input", "weights")
 
     def __post_init__(self) -> None:
         shape = [static_dim(d) for d in self.node.inputs[1].shape]

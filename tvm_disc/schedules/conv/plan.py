@@ -13,6 +13,7 @@ from tvm_disc.schedules.conv.cost import CopiedWindows
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.conv.pixels import PixelView
+from tvm_disc.schedules.dispatch.variant import AT_BUILD, IN_CALL, IN_PLACE, Read
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Stores
@@ -102,9 +103,9 @@ def _conv_plan(
         knobs=GemmKnobs.of(tile),
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
         features=(batch, m, n, k),
+        reads=(Read("weights", AT_BUILD if weights else IN_PLACE), Read("input", IN_CALL)),
         notes={
             "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
-            "packed operands": "weights" if weights else "none",
             "depth": str(cut.depth),
         },
     )

@@ -143,6 +143,24 @@ class Pass:
     rounds: Expr | None = None
 
 
+AT_BUILD, IN_CALL, IN_PLACE = "packed at build time", "packed in each call", "read in place"
+
+
+@dataclass(frozen=True)
+class Read:
+    """One way in which a body reads an operand.
+
+    Attributes:
+        operand: its name, such as ``B`` or ``weights``.
+        how: ``AT_BUILD``, ``IN_CALL`` or ``IN_PLACE``.
+        when: the sizes for which the body reads it so; "" means all sizes.
+    """
+
+    operand: str
+    how: str
+    when: str = ""
+
+
 @dataclass
 class Plan:
     """A template's result for one group and one choice of knobs.
@@ -183,6 +201,7 @@ class Plan:
             are then theirs.
         wide: on a device, the same work with wider accesses, which a launch uses if its ``needs``
             are met; it differs in tasks and code only.
+        reads: how the body reads the operands of a product, for ``explain``.
     """
 
     tasks: Expr
@@ -217,6 +236,7 @@ class Plan:
     grid: Grid | None = None
     passes: tuple[Pass, ...] = ()
     wide: Plan | None = None
+    reads: tuple[Read, ...] = ()
 
     @property
     def layout(self) -> Layout:

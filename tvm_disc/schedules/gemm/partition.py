@@ -397,7 +397,7 @@ class GemmPartition:
         self.row_parts = WORDS * cdiv(self.kc, spec.group) if spec.rounded and spec.dot else 0
         a_elems = a_elems + cdiv(rows * self.row_parts, line) * line
         self.b_at = keep("b_at", self.a_at + a_elems)
-        packs = spec.b.packed is None and not _reads_in_place(spec, tile, selection)
+        packs = spec.b.packed is None and not never_packs_b(spec, tile, selection)
         b_elems = least(self.panels, self.width) * tile.n_r * k if packs else 0
         if spec.quantized is not None and not (spec.dot or (isinstance(m, int) and m <= FEW_ROWS)):
             b_elems = least(self.kc, k) * tile.n_r
@@ -469,7 +469,7 @@ def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:
     return is_one(a.k_stride)
 
 
-def _reads_in_place(spec: GemmSpec, tile: GemmTile, selection: Selection) -> bool:
+def never_packs_b(spec: GemmSpec, tile: GemmTile, selection: Selection) -> bool:
     """Return whether B is never packed. For this, the last vector of a row is masked or full."""
     packs = selection.uses(Algorithm.PANELS, Algorithm.LAST_APART, Algorithm.SHARED_VECTORS)
     ragged = not (reads_masked(spec, tile) or whole_vectors(spec, tile))

@@ -26,6 +26,7 @@ from tvm_disc.schedules.gemm.space import (
     GemmKnobs,
     algorithms,
     doubt,
+    reads,
     rounded_tiles,
     tiles,
     with_sums,
@@ -163,11 +164,7 @@ class _Plans:
             packed_dtypes={n: _kept_in(role, n, spec) for role, (n, _) in packed.items()},
             may_alias=True,
             features=(batch, m, n, k, n % tile.n_r),
-            notes={
-                "register tile": f"{tile.m_r} rows x {tile.n_r} columns",
-                "packed operands": ", ".join(packed) or "none",
-                "read without packing": ", ".join(self.in_place) or "none",
-            },
+            notes={"register tile": f"{tile.m_r} rows x {tile.n_r} columns"},
         )
         cost = partial(gemm_ns, spec, tile, sizes, factor, copy_ns=self.copy_ns)
         return [
@@ -178,6 +175,7 @@ class _Plans:
                 knobs=GemmKnobs.of(tile, selection),
                 algorithm=int(selection.number),
                 needs=needs,
+                reads=reads(spec, tile, selection, view.operands),
                 cost=partial(cost, selection=selection),
                 contention=partial(shared_lines_ns, spec, tile, sizes, selection),
             )

@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.schedules.dispatch.cost_model import CostModel
-from tvm_disc.schedules.dispatch.variant import Knobs, Need
+from tvm_disc.schedules.dispatch.variant import AT_BUILD, IN_CALL, IN_PLACE, Knobs, Need, Read
 from tvm_disc.schedules.gemm.algorithm import BY_ROWS, PANELS, TILES, Algorithm, Selection
 from tvm_disc.schedules.gemm.inner import fitting_tiles
 from tvm_disc.schedules.gemm.narrow import widths
 from tvm_disc.schedules.gemm.outer import MOST_STEPS, step_counts
 from tvm_disc.schedules.gemm.partition import (
     GemmSpec,
+    copies_a,
     has_close_rows,
     in_place_operands,
     is_one,
@@ -25,6 +26,7 @@ from tvm_disc.schedules.gemm.partition import (
     may_copy_rows,
     may_leave_columns,
     may_stride,
+    never_packs_b,
     reads_masked,
     stores_direct,
 )
@@ -167,6 +169,27 @@ def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
         found.append((Algorithm.INNER, (one_task, fits)))
         found.append((Algorithm.LINES, (Need(f"N <= {all_columns}", n <= all_columns),)))
     return found
+
+
+def reads(
+    spec: GemmSpec, tile: GemmTile, selection: Selection, operands: tuple[str, str]
+) -> tuple[Read, ...]:
+    """Return how the body of one algorithm reads A and B, which ``explain`` calls ``operands``."""
+    a, b = operands
+    copied = copies_a(spec) or selection.uses(Algorithm.COPIED)
+    how = AT_BUILD if spec.a.packed is not None else IN_CALL if copied else IN_PLACE
+    rows = Read(a, how)
+    if spec.b.packed is not None:
+        numbers = spec.quantized
+        parts = {"scale": numbers.scale, "zero": numbers.zero} if numbers is not None else {}
+        given = [f"{b} {name}" for name, part in parts.items() if part is not None]
+        return rows, *(Read(name, AT_BUILD) for name in (b, *given))
+    if selection.uses(Algorithm.PANELS, Algorithm.LAST_APART, Algorithm.SHARED_VECTORS):
+        return rows, Read(b, IN_CALL)
+    if not never_packs_b(spec, tile, selection):
+        last = f"the last columns of {b}"
+        return rows, Read(last, IN_CALL, "if they do not fill a vector"), Read(b, IN_PLACE)
+    return rows, Read(b, IN_PLACE)
 
 
 def _may_share_lines(spec: GemmSpec) -> bool:

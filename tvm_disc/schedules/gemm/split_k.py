@@ -78,6 +78,7 @@ class PartsOfK:
                 knobs=PartKnobs(**GemmKnobs.of(self.tile).to_json(), parts=parts),
                 stages=(products, self._sum(parts, sums)),
                 doubt="parts_doubt",
+                reads=whole.reads,
                 notes={**whole.notes, "parts of K": str(parts)},
             )
         ]

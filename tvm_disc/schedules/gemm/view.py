@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import tvm
 from tvm import tirx
@@ -37,6 +37,7 @@ class View(Protocol):
 
     group: Group
     node: Node
+    operands: ClassVar[tuple[str, str]]  # names of A and B in ``explain``
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
@@ -89,6 +90,7 @@ class MatMulView:
     k: Any
     dots: tuple[str, ...] = ()
     shared: int = 1
+    operands: ClassVar[tuple[str, str]] = ("A", "B")
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
