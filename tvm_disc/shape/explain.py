@@ -7,11 +7,13 @@ request only.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tvm_disc.support.late import Late
 from tvm_disc.typing import Expr
 
 from .assume import assume
@@ -20,6 +22,8 @@ from .printing import plain, show
 from .prove import prove
 from .state import Contradiction, State
 from .terms import Atom, Cond
+
+simplified = Late("tvm_disc.support.notation:simplified")
 
 
 class Described(Protocol):
@@ -30,6 +34,7 @@ class Described(Protocol):
     wishes: list[Wish]
     unchecked: list[str]
     notes: list[str]
+    origins: dict[str, str]
 
     def symbols(self) -> list[tuple[Any, str]]:
         """Return every symbol with its source."""
@@ -112,11 +117,16 @@ def reasons(
     return [str(f) for f in needed] + [f"by {law}" for law in st.hits]
 
 
-def line_of(guard: Guard) -> str:
-    """Return a guard's condition, and the operator or constraint that requires it."""
+def line_of(guard: Guard, origins: Mapping[str, str] = {}) -> str:
+    """Return a guard's condition, and the operator or constraint that requires it.
+
+    ``origins`` names the sources of constraints that the caller of ``build`` did not write.
+    """
     kind, _, text = guard.context.partition(" ")
     if kind == "constraint" and text[:1] in "'\"":
-        return f"{text[1:-1]}    [constraint]"
+        stated = ast.literal_eval(text)
+        origin = origins.get(stated, "constraint of the caller of build")
+        return f"{simplified(stated)}    [{origin}]"
     text = _SOURCES.sub("", str(guard))
     return text if text.startswith(guard.context) else f"{text}    [{guard.context}]"
 
@@ -140,7 +150,7 @@ def describe(solver: Described) -> str:
     lines.extend(f"  {plain(f.text)}    [{f.reason}]" for f in facts)
     lines += [] if facts else ["  none"]
     lines.append("guards")
-    lines.extend(f"  {line_of(guard)}" for guard in solver.guards)
+    lines.extend(f"  {line_of(guard, solver.origins)}" for guard in solver.guards)
     lines += [] if solver.guards else ["  none"]
     if solver.unchecked:
         lines += ["conditions that are not checked", *(f"  {text}" for text in solver.unchecked)]

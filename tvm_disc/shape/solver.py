@@ -79,6 +79,7 @@ class Solver:
         self.unchecked: list[str] = []
         # sentences of a front end about the source
         self.notes: list[str] = []
+        self.origins: dict[str, str] = {}  # constraint -> who requires it, if not the caller
         self.joins = Joins()
         # symbol -> its value, an expression over earlier symbols
         self.definitions: dict[Expr, Expr] = {}
@@ -457,7 +458,8 @@ class Solver:
                 skip = self._negated(x.condition)
                 chosen = x.true_value
                 must = f"{self.name_of(chosen)} must equal {self.name_of(y)}"
-                text = f"{must}, or {self._words(self._convert.cond(skip), self._text(skip))}"
+                sources = self._sources_of(self._convert.cond(x.condition).syms)
+                text = f"if {plain(show(x.condition))}{sources}, {must}"
                 cond = tirx.Or(skip, tirx.EQ(chosen, y))
                 self.require(cond, context, text)
                 return
@@ -556,21 +558,19 @@ class Solver:
             return str(p.as_const)
         if atom is not None and self._sources.get(atom):
             return f"{self._sources[atom]} ({show(e)})"
-        known = [
-            f"{self._convert.vars[a].name}: {self._sources[a]}"
-            for a in sorted(p.syms)
-            if self._sources.get(a)
-        ]
-        text = plain(show(e))
-        return f"{text} ({', '.join(known)})" if known else text
+        return f"{plain(show(e))}{self._sources_of(p.syms)}"
 
     def _words(self, c: Cond, text: str) -> str:
+        return f"{plain(text)} must hold{self._sources_of(c.syms)}"
+
+    def _sources_of(self, syms: Iterable[Atom]) -> str:
+        """Return the sources of symbols in parentheses; "" if none is known."""
         known = [
             f"{self._convert.vars[a].name}: {self._sources[a]}"
-            for a in sorted(c.syms)
+            for a in sorted(syms)
             if self._sources.get(a)
         ]
-        return f"{plain(text)} must hold" + (f" ({', '.join(known)})" if known else "")
+        return f" ({', '.join(known)})" if known else ""
 
     @property
     def law_hits(self) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
+from collections import Counter
 
 LONGEST = 20_000  # characters of a formula above which the text is kept as it is
 
@@ -101,4 +103,95 @@ def _product(node: ast.BinOp) -> ast.expr:
     return first
 
 
-__all__ = ["plain_formula"]
+def simplified(text: str) -> str:
+    """Return an equivalent, shorter condition on sizes that are not negative.
+
+    In each comparison of integers, terms that occur on both sides are removed, and both sides are
+    divided by their common factor: ``64 * x.1 != 64 * (x.1 // 2)`` becomes ``x.1 != 0``. A text
+    that cannot be parsed, or that does not become shorter, is returned unchanged.
+    """
+    try:
+        tree = ast.parse(_AXIS.sub(r"\1._\2", text), mode="eval").body
+    except (SyntaxError, ValueError):
+        return text
+    found = re.sub(r"\._(\d+)", r".\1", ast.unparse(_Comparisons().visit(tree)))
+    return found if len(found) < len(text) else text
+
+
+_AXIS = re.compile(r"\b([A-Za-z_]\w*)\.(\d+)")
+
+
+class _Comparisons(ast.NodeTransformer):
+    """Simplifies comparisons of two sums."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """Move the terms with a negative factor to the right, and divide by the common factor."""
+        if len(node.ops) != 1:
+            return node
+        terms: Counter[str] = Counter()
+        exact = _collect(node.left, 1, terms) and _collect(node.comparators[0], -1, terms)
+        factor = math.gcd(*terms.values())
+        if not exact or not factor or not any(terms[name] for name in terms if name != _ONE):
+            return node
+        terms = Counter({name: count // factor for name, count in terms.items() if count})
+        if isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            terms = _without_quotient(terms)
+        left, right = _side(terms, 1), _side(terms, -1)
+        return ast.Compare(left, node.ops, [right])
+
+
+_ONE = "1"  # the term of a literal
+
+
+def _collect(node: ast.expr, factor: int, terms: Counter[str]) -> bool:
+    """Add the terms of ``factor * node``; return whether all literals are integers."""
+    number = _literal(node)
+    if number is not None:
+        terms[_ONE] += factor * number
+        return True
+    if isinstance(node, ast.Constant):
+        return False
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _collect(node.operand, -factor, terms)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        other = factor if isinstance(node.op, ast.Add) else -factor
+        return _collect(node.left, factor, terms) and _collect(node.right, other, terms)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for scale, rest in ((node.left, node.right), (node.right, node.left)):
+            number = _literal(scale)
+            if number is not None:
+                return _collect(rest, factor * number, terms)
+    terms[ast.unparse(node)] += factor
+    return not any(isinstance(x, ast.Div | ast.Call) for x in ast.walk(node))
+
+
+def _without_quotient(terms: Counter[str]) -> Counter[str]:
+    """Return ``{n: 1}`` for ``n - n // k`` with k > 1, which is 0 only if n is 0."""
+    if sorted(terms.values()) != [-1, 1]:
+        return terms
+    one, other = sorted(terms, key=terms.__getitem__, reverse=True)
+    for name, quotient in ((one, other), (other, one)):
+        divisor = quotient.removeprefix(f"{name} // ")
+        if name.replace(".", "").isidentifier() and divisor.isdigit() and int(divisor) > 1:
+            return Counter({name: 1})
+    return terms
+
+
+def _side(terms: Counter[str], sign: int) -> ast.expr:
+    """Return the sum of the terms whose factor has this sign, 0 if there is none."""
+    found: list[ast.expr] = []
+    for name, count in sorted(terms.items(), key=lambda item: item[0] == _ONE):
+        if count * sign > 0:
+            term: ast.expr = ast.parse(name, mode="eval").body
+            if name == _ONE:
+                term = ast.Constant(abs(count))
+            elif abs(count) != 1:
+                term = ast.BinOp(ast.Constant(abs(count)), ast.Mult(), term)
+            found.append(term)
+    first, *rest = found or [ast.Constant(0)]
+    for term in rest:
+        first = ast.BinOp(first, ast.Add(), term)
+    return first
+
+
+__all__ = ["plain_formula", "simplified"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -189,3 +190,24 @@ def test_a_node_that_makes_complex_numbers_is_refused_for_them() -> None:
         Unsupported, match=r"aten._fft_r2c.default at .*: expected elements of .*, found complex64"
     ):
         tvm_disc.build(program)
+
+
+class Even(torch.nn.Module):  # type: ignore[misc]
+    """Adds 1 if a size is even, so that the trace holds for even sizes only."""
+
+    def forward(self, x, mask):  # type: ignore[no-untyped-def]
+        if x.shape[1] % 2 == 0:
+            x = x + 1
+        return x.sum() + mask[: mask.shape[0] // 2].sum()
+
+
+def test_explain_names_the_source_of_each_condition() -> None:
+    sizes = torch.export.Dim("n", max=500), torch.export.Dim.AUTO
+    shapes = {"x": dict(enumerate(sizes)), "mask": {0: torch.export.Dim.AUTO}}
+    made = torch.export.export(Even(), (torch.zeros(4, 6), torch.zeros(8)), dynamic_shapes=shapes)
+    text = tvm_disc.build(made, constraints=["2 * mask.0 <= 2 * n"]).explain()
+    assert "n <= 500    [range of Dim('n') in torch.export]" in text
+    here = r"\[guard of torch.export, from test_inputs.py:\d+\]"
+    assert re.search(rf"x_1 % 2 == 0    {here}", text)
+    assert "mask.0 <= n    [constraint of the caller of build]" in text
+    assert "every call checks; x.1 is the size of axis 1 of input x" in text

@@ -224,12 +224,22 @@ class Recorded:
         code: the condition as the exporter prints it; empty if a symbol of it is not an input.
         place: the file and function that evaluated the condition; empty if unknown.
         inside: whether this function belongs to PyTorch's implementation of an operator.
+        line: the number of the line, if the function does not belong to PyTorch; otherwise 0.
     """
 
     expr: Any
     code: str
     place: str
     inside: bool
+    line: int = 0
+
+    @property
+    def origin(self) -> str:
+        """Return the source of the guard, for ``explain``."""
+        file, _, function = self.place.rpartition(" ")
+        if self.line:
+            return f"guard of torch.export, from {file}:{self.line}"
+        return f"guard of torch.export, from {function} of PyTorch" if function else EXPORTED
 
     @property
     def tests_only_one(self) -> bool:
@@ -245,6 +255,8 @@ class Recorded:
         """Return whether the guard is a test for size 0 in PyTorch's implementation."""
         return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
 
+
+EXPORTED = "guard of torch.export"  # source of a guard whose place is unknown
 
 # Functions of PyTorch that only compute or test strides.
 _ABOUT_STRIDES = ("is_contiguous", "check_contiguous_sizes_strides", "convert", "compute_strides")
@@ -305,8 +317,10 @@ def _recorded(expr: SymExpr, location: object, env: object) -> Recorded:
         return Recorded(expr, code, "", False)
     path = PurePath(frame.filename)
     root = PurePath(torch.__file__).parent
-    inside = path.is_relative_to(root) and path.relative_to(root).parts[0] in _IMPLEMENTATIONS
-    return Recorded(expr, code, f"{path.name} {frame.name}", inside)
+    own = not path.is_relative_to(root)
+    inside = not own and path.relative_to(root).parts[0] in _IMPLEMENTATIONS
+    line = int(frame.lineno or 0) if own else 0
+    return Recorded(expr, code, f"{path.name} {frame.name}", inside, line)
 
 
 def code_of(expr: SymExpr, env: Any) -> str:
@@ -323,6 +337,7 @@ def code_of(expr: SymExpr, env: Any) -> str:
 
 
 __all__ = [
+    "EXPORTED",
     "ConditionVisitor",
     "Keys",
     "LayoutCondition",

@@ -103,7 +103,9 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Ref
     results, outputs = _results(walk, made)
     body = results[0] if len(results) == 1 else Tuple(tuple(results))
     body = checked(body, inputs.computed, partial(symbol_number, walk.symbols))
-    attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
+    attrs = {}
+    if inputs.constraints:
+        attrs = {"constraints": tuple(inputs.constraints), "origins": tuple(inputs.origins)}
     module = IRModule.from_expr(Function(params, body, attrs=attrs))
     return TorchGraph(module, tuple(taken), frozenset(numbers), outputs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from tvm_disc.typing import SymExpr, TorchTensor
 
 _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "Max": "Max",
         "Min": "Min"}  # fmt: skip
+_ASSERTED = "assertion of the module, such as torch._check"
 
 
 class ExportedInputs:
@@ -35,6 +36,7 @@ class ExportedInputs:
         names: the text of each symbol in the constraint language.
         given: the symbols that the user has named.
         constraints: conditions on dims, in the constraint language.
+        origins: the source of each constraint, for ``explain``.
         computed: conditions on numbers that are known only at run time, as PyTorch prints them.
         dropped: conditions that the program does not check, each with the reason.
         variables: the variable of each input, by name.
@@ -45,6 +47,7 @@ class ExportedInputs:
         self.names = symbol_names(tensors)
         self.given = set(given_names(tensors))
         self.constraints: list[str] = []
+        self.origins: list[str] = []
         self.computed: list[str] = []
         self.dropped: list[str] = []
         self.variables: dict[str, Value] = {}
@@ -124,7 +127,7 @@ class ExportedInputs:
         dim_name = f"{var.name_hint}.{axis}"
         left = f"({dim_name} - {start})" if start else dim_name
         if step != 1:
-            self.constraints.append(f"{left} % {step} == 0")
+            self.add(f"{left} % {step} == 0", f"torch.export: the size is {dim}")
             left = f"({left} // {step})"
         self.names[symbol] = left
 
@@ -152,32 +155,34 @@ class ExportedInputs:
                 continue
             left = f"{least} <= " if least is not None else ""
             right = f" <= {most}" if most is not None else ""
-            self.add(f"{left}{name}{right}")
+            given = f" of Dim({name!r})" if symbol in self.given else ""
+            self.add(f"{left}{name}{right}", f"range{given} in torch.export")
 
-    def add(self, text: str) -> None:
-        """Add a constraint unless it is present."""
+    def add(self, text: str, origin: str) -> None:
+        """Add a constraint with its source unless it is present."""
         if text not in self.constraints:
             self.constraints.append(text)
+            self.origins.append(origin)
 
-    def require(self, text: str, place: Callable[[Keys, int | None], str]) -> None:
-        """Add a condition, given as the text that PyTorch prints.
+    def require(self, text: str, place: Place, origin: str) -> None:
+        """Add a condition, given as the text that PyTorch prints, with its source.
 
         Raises:
             Unsupported: neither the compiler nor the program can check the condition.
         """
         try:
-            self.add(constraint_of(text, place))
+            self.add(constraint_of(text, place), origin)
         except LayoutCondition:
             self.drop(text, "it concerns strides; inputs are read as contiguous tensors", place)
         except UnknownNumber:
             if text not in self.computed:
                 self.computed.append(text)
 
-    def know(self, facts: Sequence[object]) -> None:
-        """Add conditions on symbols, given as sympy expressions."""
+    def know(self, facts: Sequence[object], origin: str = _ASSERTED) -> None:
+        """Add conditions on symbols, given as sympy expressions, with their source."""
         for fact in facts:
             if getattr(fact, "free_symbols", None):
-                self.require(printed(fact), self.symbol_place)
+                self.require(printed(fact), self.symbol_place, origin)
 
     def know_recorded(self, guards: Sequence[Recorded], stated: Set[str]) -> None:
         """Add the guards of a shape environment whose code is not in ``stated``."""
@@ -193,7 +198,7 @@ class ExportedInputs:
             elif guard.tests_only_one or guard.tests_only_zero:
                 self.drop_layout(text, guard.place, self.symbol_place)
             else:
-                self.know([guard.expr])
+                self.know([guard.expr], guard.origin)
 
     def _reads(self, symbol: object) -> bool:
         return symbol in self.names or self.symbols.knows(symbol)

@@ -15,7 +15,7 @@ from typing import Any
 from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.torch.checks import checked, symbol_number
-from tvm_disc.frontends.torch.conditions import Keys, Recorded, recorded_guards
+from tvm_disc.frontends.torch.conditions import EXPORTED, Keys, Recorded, recorded_guards
 from tvm_disc.frontends.torch.dropout import without_idle_dropouts
 from tvm_disc.frontends.torch.export import Exported, oblivious
 from tvm_disc.frontends.torch.inputs import ExportedInputs, UnknownNumber
@@ -211,6 +211,7 @@ class ExportedConversion:
         body = checked(self._body(made), inputs.computed, partial(self._number, inputs))
         attrs = {
             "constraints": tuple(inputs.constraints),
+            "origins": tuple(inputs.origins),
             "unchecked": tuple(inputs.dropped),
             "structure": self._structure(),
             "notes": () if self.recorded.own is None else self.recorded.own.notes,
@@ -227,17 +228,19 @@ class ExportedConversion:
     def _conditions(self, inputs: ExportedInputs) -> None:
         """Add to ``inputs`` all conditions that the exporter has recorded."""
         of_layout = {guard.code: guard for guard in self.recorded.layout()}
+        origins = {guard.code: guard.origin for guard in self.recorded.guards}
         settled, place = self.recorded.settled, partial(self._place, inputs)
         for text in self.recorded.texts:
+            origin = origins.get(text, EXPORTED)
             if text in settled:
                 reason = "if the size is 1, the module computes the same program"
                 inputs.drop(text, reason, place)
                 if settled[text]:
-                    inputs.require(settled[text], place)
+                    inputs.require(settled[text], place, origin)
             elif text in of_layout:
                 inputs.drop_layout(text, of_layout[text].place, place)
             else:
-                inputs.require(text, place)
+                inputs.require(text, place, origin)
         inputs.know(self.walk.facts)
         # Guards of the export have been added already; any other guard is from the decomposition.
         inputs.know_recorded(recorded_guards(self.program), set(self.recorded.texts))

@@ -117,6 +117,9 @@ def import_module(
     merged = declare(main, params or {}, constraints, premises, second, symbols)
     second.unchecked += main.attrs.get("unchecked", ())
     second.notes += main.attrs.get("notes", ())
+    second.origins |= zip(
+        main.attrs.get("constraints", ()), main.attrs.get("origins", ()), strict=False
+    )
     inputs = set(symbols.values())
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
