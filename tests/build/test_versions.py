@@ -96,6 +96,20 @@ def test_explain_tells_both_versions() -> None:
     calls = len(compiled()._manifest["general"]["launches"])
     assert f"Otherwise the call runs the general version, with {calls} kernel" in text
     assert re.search(r"input 'ids' axis 1 \(ids_1\) must be at most 64    \[dyn.broadcast_to", text)
+    mask, ids = "input 'mask' axis 1 (mask_1)", "input 'ids' axis 1 (ids_1)"
+    assert f"  if ids_1 == 1, {mask} must equal {ids}    [nn.batch_matmul" in text
+    assert "A call of the special version runs 15 kernels" in text
+    assert "kernel calls of the special version in order" in text
+
+
+def test_the_workspace_formula_is_wrapped() -> None:
+    lines = compiled().explain(full=True).splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("workspace in bytes"))
+    formula = lines[first + 1 : lines.index("", first)]
+    assert len(formula) > 20 and max(map(len, formula)) <= 100
+    assert all(re.match(r"  \S|      \S", line) for line in formula)
+    whole = compiled()._manifest["workspace_bytes"].replace(";", "").split()
+    assert " ".join(formula).split() == whole
 
 
 def test_the_workspace_is_that_of_the_version_that_runs() -> None:

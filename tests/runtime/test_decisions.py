@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 from typing import Any
 
 import pytest
 
 from tvm_disc.abi.formula import evaluate
-from tvm_disc.runtime.decisions import Decision, decisions, letters, variant_text
+from tvm_disc.runtime.decisions import Decision, decisions, letters, table, variant_text
 
 Tree = dict[str, Any]
 
@@ -58,7 +59,7 @@ def test_the_first_row_that_matches_is_the_variant_of_the_tree(number: int) -> N
         (0, ["other sizes"]),
         (1, ["n < 8", "other sizes"]),
         (2, ["n < 4", "other sizes"]),
-        (3, ["n < 4", "4 <= n < 64", "other sizes"]),
+        (3, ["4 <= n < 64", "other sizes"]),
         (6, ["other sizes"]),
     ],
 )
@@ -72,7 +73,43 @@ def test_long_formulas_get_letters() -> None:
         split("n * Div(m + 4 - 1, 4) * ((m + 3) // 4) * 32", 7, A, split("n", 2, B, A))
     )
     assert letters(rows) == {long: "(a)"}
-    assert rows[0].condition(letters(rows)) == "(a) < 7"
+    assert rows[0].condition(letters(rows)) == "(a) >= 7 and n < 2"
+
+
+def test_rows_list_only_what_differs() -> None:
+    def gemm(algorithm: str, parts: int) -> Tree:
+        return {
+            "run": {"family": "gemm", "knobs": {"m_r": 6, "algorithm": algorithm}, "parts": parts}
+        }
+
+    common, rows = table(split("n", 8, gemm("panels", 1), gemm("inner", 1)))
+    assert common == "gemm(m_r=6), serial"
+    assert [text for _, text in rows] == ["algorithm=panels", "algorithm=inner"]
+    common, rows = table(split("n", 8, gemm("panels", 1), gemm("panels", 2)))
+    assert common == "gemm(m_r=6, algorithm=panels)"
+    assert [text for _, text in rows] == ["serial", "2 threads"]
+    common, rows = table(split("n", 8, gemm("panels", 1), leaf("reduce", 1)))
+    assert common == ""
+    assert [text for _, text in rows] == ["gemm(m_r=6, algorithm=panels), serial", "reduce, serial"]
+
+
+def test_tables_of_random_trees() -> None:
+    """A table may order its rows, and choose the last one, freely."""
+    random = Random(0)
+
+    def tree(depth: int) -> Tree:
+        if depth == 0 or random.random() < 0.2:
+            return leaf(random.choice("abc"), random.choice([1, 2]))
+        formula = random.choice(["n", "m", "n * m"])
+        return split(formula, random.randrange(1, 40), tree(depth - 1), tree(depth - 1))
+
+    for _ in range(200):
+        made = tree(4)
+        rows, shown = decisions(made), table(made)[1]
+        assert [row for row, _ in shown] == rows
+        for n, m in itertools.product((0, 1, 3, 6, 9, 17, 38, 50), repeat=2):
+            dims = {"n": n, "m": m}
+            assert next(r.run for r in rows if holds(r, dims)) == by_tree(made, dims)
 
 
 def test_variants_are_named_with_their_threads() -> None:

@@ -82,6 +82,7 @@ def describe(
         "general": {
             "launches": program_launches(general),
             "shapes": versions[-1].solver.describe(),
+            **_donated_by_special(program, general),
         },
         "selection": selection(library),
         "scaling": predicted(program, versions[0].solver, library.machine),
@@ -225,6 +226,13 @@ def _state(attrs: Mapping[str, Any]) -> list[dict[str, str | int]]:
         }
         for buffer, length, axis, rows, scale, kept in found
     ]
+
+
+def _donated_by_special(program: Program, general: Program) -> dict[str, object]:
+    """Return the donations of the special version if they differ from the general version's."""
+    if program.donations == general.donations:
+        return {}
+    return {"donated_by_special": [(k, *_donation(v)) for k, v in program.donations.items()]}
 
 
 def _donation(found: int | WhyNot) -> tuple[int | None, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tvm_disc.runtime.summary import number_of
@@ -21,10 +21,12 @@ class Decision:
     Attributes:
         bounds: (minimum, maximum + 1) of each formula; None if there is no bound.
         run: the variant.
+        leaf: the leaf of the tree that contains the variant.
     """
 
     bounds: Mapping[str, Bounds]
     run: str
+    leaf: Tree = field(default_factory=dict, compare=False)
 
     def condition(self, names: Mapping[str, str]) -> str:
         """Return the sizes as text; ``names`` replace long formulas."""
@@ -42,18 +44,54 @@ class Decision:
 def decisions(tree: Tree) -> list[Decision]:
     """Return the rows of a decision tree; the first whose sizes match applies.
 
-    Adjacent rows of the same variant are joined if their sizes form an interval. The last rows are
-    always joined: the last row applies to all sizes that match no earlier row.
+    Rows of the same variant are adjacent, and are joined if their sizes form an interval. The
+    variant with the most rows is the last, and applies to all sizes that match no earlier row.
     """
-    rows: list[Decision] = []
+    groups: dict[str, list[Decision]] = {}
     for row in _rows(tree, {}):
-        rows.append(row)
-        while len(rows) > 1 and (joined := _joined(*rows[-2:])) is not None:
-            rows[-2:] = [joined]
-    last = rows[-1].run
-    while rows and rows[-1].run == last:
-        rows.pop()
-    return [*rows, Decision({}, last)]
+        groups.setdefault(row.run, []).append(row)
+    found = [_all_joined(rows) for rows in groups.values()]
+    # The rows are disjoint, so that their order is free. Of groups of equal length, take the last.
+    longest = max(reversed(found), key=len)
+    rest = [row for rows in found if rows is not longest for row in rows]
+    return [*rest, replace(longest[0], bounds={})]
+
+
+def _all_joined(rows: Sequence[Decision]) -> list[Decision]:
+    """Return disjoint rows of one variant with pairs replaced by one row where possible."""
+    found = list(rows)
+    k = 0
+    while k < len(found):
+        for other in found[k + 1 :]:
+            joined = _joined(found[k], other) or _joined(other, found[k])
+            if joined is not None:
+                found.remove(other)
+                found[k], k = joined, -1
+                break
+        k += 1
+    return found
+
+
+def table(tree: Tree) -> tuple[str, list[tuple[Decision, str]]]:
+    """Return the text that all variants share, and each row with the text of what differs.
+
+    The shared text is empty if the variants have different templates.
+    """
+    rows = decisions(tree)
+    runs = [row.leaf.get("run") for row in rows]
+    families = {str(run.get("family")) if run else "" for run in runs}
+    if len(families) > 1 or "" in families:
+        return "", [(row, row.run) for row in rows]
+    knobs: list[Tree] = [run.get("knobs", {}) for run in runs if run]
+    same = {k: v for k, v in knobs[0].items() if all(k in n and n[k] == v for n in knobs)}
+    threads = {_threads(row.leaf["run"]) for row in rows}
+    common = _label(families.pop(), same) + (threads.pop() if len(threads) == 1 else "")
+    texts = []
+    for row, own in zip(rows, knobs, strict=True):
+        different = [f"{k}={v}" for k, v in own.items() if k not in same]
+        count = _threads(row.leaf["run"]).removeprefix(", ")
+        texts.append(", ".join([*different, *[count] * (len(threads) > 1)]) or row.run)
+    return common, list(zip(rows, texts, strict=True))
 
 
 def chosen(tree: Tree, dims: Mapping[str, int]) -> str | None:
@@ -75,24 +113,30 @@ def letters(rows: list[Decision]) -> dict[str, str]:
 
 def _rows(tree: Tree, bounds: Mapping[str, Bounds]) -> Iterator[Decision]:
     if "if" not in tree:
-        yield Decision(bounds, variant_text(tree))
+        yield Decision(bounds, variant_text(tree), tree)
         return
-    formula, at = plain_formula(str(tree["if"])), tree.get("below")
+    formula, at = plain_formula(str(tree["if"])), int(tree["below"])
     low, high = bounds.get(formula, (None, None))
-    yield from _rows(tree["then"], {**bounds, formula: (low, at)})
-    yield from _rows(tree["else"], {**bounds, formula: (at, high)})
+    if low is None or low < at:
+        end = at if high is None else min(high, at)
+        yield from _rows(tree["then"], {**bounds, formula: (low, end)})
+    if high is None or at < high:
+        begin = at if low is None else max(low, at)
+        yield from _rows(tree["else"], {**bounds, formula: (begin, high)})
 
 
 def _joined(first: Decision, second: Decision) -> Decision | None:
-    """Return one row for two adjacent rows of the same variant, if their sizes form an interval of
+    """Return one row for two rows of the same variant, if their sizes form an interval of
     one formula; otherwise None.
     """
     if first.run != second.run or first.bounds.keys() != second.bounds.keys():
         return None
     changed = [f for f, b in first.bounds.items() if b != second.bounds[f]]
-    if len(changed) != 1 or first.bounds[changed[0]][1] != second.bounds[changed[0]][0]:
+    if len(changed) != 1:
         return None
-    low, high = first.bounds[changed[0]][0], second.bounds[changed[0]][1]
+    (low, end), (begin, high) = first.bounds[changed[0]], second.bounds[changed[0]]
+    if end is None or end != begin:
+        return None
     bounds = {**first.bounds, changed[0]: (low, high)}
     if low is high is None:
         del bounds[changed[0]]
@@ -104,10 +148,17 @@ def variant_text(leaf: Tree) -> str:
     if "run" not in leaf:
         return str(dict(leaf))
     run = leaf["run"]
-    knobs = ", ".join(f"{k}={v}" for k, v in run.get("knobs", {}).items())
+    return _label(run.get("family", ""), run.get("knobs", {})) + _threads(run)
+
+
+def _label(family: str, knobs: Tree) -> str:
+    text = ", ".join(f"{k}={v}" for k, v in knobs.items())
+    return f"{family}({text})" if text else family
+
+
+def _threads(run: Tree) -> str:
     parts = run.get("parts")
-    on = "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
-    return f"{run.get('family', '')}{f'({knobs})' if knobs else ''}{on}"
+    return "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
 
 
-__all__ = ["Decision", "chosen", "decisions", "letters", "variant_text"]
+__all__ = ["Decision", "chosen", "decisions", "letters", "table", "variant_text"]

@@ -188,7 +188,8 @@ class Executable:
 
     @property
     def donated(self) -> dict[int, int]:
-        """The results that take the memory of donated inputs, by the positions of the inputs."""
+        """The results that take the memory of donated inputs, by the positions of the inputs; of a
+        program with two versions, in the general version (``explain`` prints both)."""
         found = self._manifest.get("donated", ())
         return {self._names.index(name): k for name, k, _ in found if k is not None}
 

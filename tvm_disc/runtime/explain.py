@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,23 +12,32 @@ from tvm_disc.runtime.calls import counted, table
 from tvm_disc.runtime.summary import summary, title, versions
 from tvm_disc.support.late import Late
 
-decisions = Late("tvm_disc.runtime.decisions:decisions")
+decision_table = Late("tvm_disc.runtime.decisions:table")
 letters = Late("tvm_disc.runtime.decisions:letters")
 scaling_lines = Late("tvm_disc.runtime.scaling:scaling_lines")
 
-WIDEST = 60  # characters of the column of sizes; a longer condition has a separate line
+# Characters of the column of sizes beside a wide column; a longer condition has its own line.
+WIDEST = 60
+WIDTH = 100  # characters of a line of a formula
+_BREAKS = re.compile(r" (?=[-+*=] |// |% |if |else |and |or )|(?<=,) ")
+_PLACE = re.compile(r"\b[A-Za-z_]\w*\.\d")
 HEADINGS = {  # section of the description of shapes -> its heading
     "symbols": "symbols: the dims with their bounds, and where they come from",
     "facts": "facts: what the compiler knows about the dims, besides bounds and guards",
-    "guards": "guards: conditions that every call checks; x.1 is the size of axis 1 of input x",
+    "guards": "guards: conditions that every call checks",
 }
 KERNELS = (
     "kernels: the operators, the template and the variants of each",
     "  A variant is a template with parameters and a number of threads (serial: one thread).",
-    "  A call runs the variant of the first row whose condition holds for its sizes.",
+    "  A call runs the variant of the first row whose condition holds for its sizes. The rows list",
+    "  only in what the variants differ; the line before them lists what they share.",
     "  (a), (b): abbreviations of long formulas. a // b: quotient rounded down; ceil(a / b):",
-    "  quotient rounded up; a % b: remainder.",
+    "  quotient rounded up; a % b: remainder. The glossary defines templates and parameters.",
 )
+OPERANDS = {  # kind of a kernel -> the names of its operands
+    "dot": "  A, B: the left and the right operand of a matrix product.",
+    "attention": "  Q, K, V: queries, keys and values of an attention.",
+}
 
 
 def explanation(
@@ -53,6 +63,8 @@ def explanation(
     if manifest.get("device_notes"):
         lines += ["on the device", *(f"  {note}" for note in manifest["device_notes"]), ""]
     lines += KERNELS
+    kinds = {k["kind"] for k in kernels}
+    lines += [line for kind, line in OPERANDS.items() if kind in kinds]
     for k in kernels:
         lines.append(f"  {k['name']} ({k['kind']}, {_called(counts[k['name']])})")
         lines += textwrap.wrap(
@@ -63,22 +75,56 @@ def explanation(
         lines += ["", "weights that were quantized, with their relative error"]
         lines += [f"  {line}" for line in manifest["quantized"]]
     if manifest.get("donated"):
-        lines += ["", "donated inputs, and the results that take their memory"]
-        lines += [_donated(*entry) for entry in manifest["donated"]]
-    lines += ["", "kernel calls in order (#2: the result of call 2)"]
+        lines += _donations(manifest)
+    special = " of the special version" if manifest["premises"] else ""
+    lines += ["", f"kernel calls{special} in order (#2: the result of call 2)"]
     lines += table(manifest["calls"], dims)
     if full:
-        text = manifest["workspace_bytes"]
-        rounds = "; align(x) is x rounded up to a multiple of 64" if "align(" in text else ""
-        lines += ["", f"workspace in bytes, as a formula{rounds}", f"  {text}"]
-    lines += ["", *_shapes(manifest["shapes"])]
-    if manifest["premises"]:
+        lines += ["", *_workspace(manifest["workspace_bytes"])]
+    lines += ["", *(["special version"] if special else []), *_shapes(manifest["shapes"])]
+    if special:
         other = _shapes(manifest["general"]["shapes"])
         lines += ["", "general version, for all other calls", *other]
     lines += ["", "not fused: the operator, the kernel that it could have joined, and the reason"]
     lines += [f"  {r}" for r in manifest["refused"]] or ["  No fusion was refused."]
     predicted = scaling_lines(manifest) if full else []
     return [*lines, "", *predicted] if predicted else lines
+
+
+def _donations(manifest: Manifest) -> list[str]:
+    """Return the lines of donated inputs: of both versions, if they differ."""
+    general, special = manifest["donated"], manifest["general"].get("donated_by_special")
+    lines: list[str] = []
+    for found, version in ((special, ", in the special version"), (general, "")):
+        if found is not None:
+            of = ", in the general version" if special is not None and not version else version
+            lines += ["", f"donated inputs, and the results that take their memory{of}"]
+            lines += [_donated(*entry) for entry in found]
+    return lines
+
+
+def _workspace(formula: str) -> list[str]:
+    """Return the formula of the workspace, one intermediate value a line, wrapped at operators."""
+    *steps, result = formula.split("; ")
+    meaning = ["align(x): x rounded up to a multiple of 64"] * ("align(" in formula)
+    meaning += ["names like _t0_: intermediate values"] * bool(steps)
+    heading = "workspace in bytes, as a formula" + f" ({'; '.join(meaning)})" * bool(meaning)
+    lines = [line for step in (*steps, result) for line in wrapped(step)]
+    return [heading, *lines]
+
+
+def wrapped(formula: str) -> list[str]:
+    """Return a formula in lines of at most ``WIDTH`` characters, if possible, each but the first
+    begins with an operator. Joined by spaces, the lines are the formula.
+    """
+    words = _BREAKS.split(formula)
+    lines = [f"  {words[0]}"]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(f"      {word}")
+        else:
+            lines[-1] += f" {word}"
+    return lines
 
 
 def _donated(name: str, result: int | None, reason: str) -> str:
@@ -95,7 +141,9 @@ def _called(times: int) -> str:
 
 def _shapes(text: str) -> list[str]:
     """Return the description of shapes, with headings that say what follows."""
-    return [HEADINGS.get(line, line) for line in text.splitlines()]
+    places = "; x.1 is the size of axis 1 of input x" * bool(_PLACE.search(text))
+    headings = {**HEADINGS, "guards": HEADINGS["guards"] + places}
+    return [headings.get(line, line) for line in text.splitlines()]
 
 
 def _notes(kernel: Manifest) -> list[str]:
@@ -104,7 +152,8 @@ def _notes(kernel: Manifest) -> list[str]:
     for key, value in kernel["notes"].items():
         choice = kernel.get("choice") if key == "variant" else None
         if choice and "if" in choice:
-            lines += ["      variant:", *(f"        {line}" for line in _variants(choice))]
+            head, *rest = _variants(choice)
+            lines += [f"      variant: {head}".rstrip(), *(f"        {line}" for line in rest)]
             continue
         first, *rest = value.split("\n")
         if rest:
@@ -115,16 +164,22 @@ def _notes(kernel: Manifest) -> list[str]:
 
 
 def _variants(choice: Manifest) -> list[str]:
-    """Return a table of sizes and variants, preceded by the formulas that it abbreviates."""
-    rows = decisions(choice)
-    names = letters(rows)
-    sizes = [row.condition(names) for row in rows]
-    width = min(WIDEST, max(map(len, sizes)))
-    lines = [f"{name} = {formula}" for formula, name in names.items()]
-    for size, row in zip(sizes, rows, strict=True):
+    """Return the text that all variants share, then a table of sizes and of what differs, preceded
+    by the formulas that it abbreviates.
+    """
+    common, rows = decision_table(choice)
+    if len(rows) == 1:
+        return [rows[0][0].run]
+    names = letters([row for row, _ in rows])
+    sizes = [row.condition(names) for row, _ in rows]
+    widest = max(WIDEST, WIDTH - 10 - max(len(text) for _, text in rows))
+    width = min(widest, max(map(len, sizes)))
+    lines = [f"{common}, with" if common else ""]
+    lines += [f"{name} = {formula}" for formula, name in names.items()]
+    for size, (_, text) in zip(sizes, rows, strict=True):
         first = "" if len(size) <= width else size
         lines += [first] if first else []
-        lines.append(f"{'' if first else size:<{width}}  {row.run}")
+        lines.append(f"{'' if first else size:<{width}}  {text}")
     return lines
 
 

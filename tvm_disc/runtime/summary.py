@@ -207,7 +207,8 @@ def _kernels(manifest: Manifest) -> str:
     )
     different = len(set(launches))
     repeated = f", of {different} different ones" if different < len(launches) else ""
-    return f"A call runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
+    call = "A call of the special version" if manifest["premises"] else "A call"
+    return f"{call} runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
 
 
 def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
