@@ -186,12 +186,24 @@ def summary_rows(manifest: Manifest, dims: Mapping[str, int] | None) -> list[tup
     return [
         ("inputs", tensors(manifest["inputs"])),
         ("results", tensors(("", d, t) for d, t in manifest["results"])),
+        *_caches(manifest),
         ("kernels", [_kernels(manifest)]),
         ("guards", [checks]),
         ("workspace", [workspace(manifest, dims)]),
         *_selection(manifest),
         ("not fused", [unfused if refused else "No fusion was refused."]),
     ]
+
+
+def _caches(manifest: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return a row about the caches that calls extend in place; none if there is no such cache."""
+    lengths = {c["buffer"]: c["length"] for c in manifest.get("state", ()) if c["length"]}
+    if not lengths:
+        return []
+    buffers = ", ".join(lengths)
+    sizes = ", ".join(dict.fromkeys(lengths.values()))
+    first = f"A call writes its new rows into {buffers}; Executable.state() makes these caches."
+    return [("caches", [first, f"The size of {sizes} is the number of rows before the call."])]
 
 
 def _kernels(manifest: Manifest) -> str:

@@ -59,6 +59,9 @@ def copies_of(exe: Any, batch: int = 1) -> Copies:
 def test_rows_of_every_number(copied: Any, owned: Any) -> None:
     assert owned.inputs[3:] == ["past_k", "past_v", "past_k_length", "past_v_length"]
     assert len(owned.results) == 1
+    text = " ".join(owned.explain().split())
+    assert "caches A call writes its new rows into past_k, past_v; " in text
+    assert "The size of past_k_length, past_v_length is the number of rows before the call." in text
     state, copies = owned.state(), copies_of(copied)
     for count in (5, 1, 1, 0, 7, 31, 1, 64, 1):
         given = rows(count)
