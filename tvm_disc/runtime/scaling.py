@@ -39,7 +39,8 @@ def scaling_lines(manifest: Manifest) -> list[str]:
         kernel = kernels[name]
         share = f"{kernel['ns'][-1] / max(total[-1], 1):6.1%}"
         why = limit(kernel, SHOWN[-1], found["wake_ns"])
-        lines.append(f"  {name:<{width}} {_ratios(kernel['ns'], columns)}   {share}  {why}")
+        line = f"  {name:<{width}} {_ratios(kernel['ns'], columns)}   {share}  {why}"
+        lines.append(line.rstrip())
     if len(order) > len(shown):
         rest = sum(kernels[name]["ns"][-1] for name in order[len(shown) :])
         others = counted(len(order) - len(shown), "other kernel")

@@ -131,20 +131,24 @@ def line_of(guard: Guard, origins: Mapping[str, str] = {}) -> str:
     return text if text.startswith(guard.context) else f"{text}    [{guard.context}]"
 
 
+_WIDEST = 48  # characters of a symbol and its value; longer ones do not widen the table
+
 # The table of symbols says this of each symbol: "(n: input 'x' axis 0, m: input 'y' axis 0)".
 _SOURCES = re.compile(r" \((?:\w+: input '[^']*' axis \d+(?:, )?)+\)")
 
 
 def describe(solver: Described) -> str:
     """Return a table of symbols, facts, guards, and equalities that would simplify the program."""
-    lines = ["symbols"]
+    lines, rows = ["symbols"], []
     for var, source in solver.symbols():
         defined = var in solver.definitions
         value = show(solver.definitions[var] if defined else solver.simplify(var))
         lo, hi = solver.range_of(var)
         same = "" if value == str(var.name) else f" = {value}"
         top = "inf)" if hi is None else f"{hi}]"
-        lines.append(f"  {str(var.name) + same:<24} {f'[{lo}, {top}':<14} {source}".rstrip())
+        rows.append((str(var.name) + same, f"[{lo}, {top}", source))
+    width = max([24, *(len(name) for name, _, _ in rows if len(name) <= _WIDEST)])
+    lines += [f"  {name:<{width}} {span:<14} {source}".rstrip() for name, span, source in rows]
     lines.append("facts")
     facts = [f for f in solver.facts() if not f.reason.startswith("guard of ")]
     lines.extend(f"  {plain(f.text)}    [{f.reason}]" for f in facts)
