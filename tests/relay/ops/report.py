@@ -211,8 +211,16 @@ def _words(name: str, mode: str) -> str:
     return f"fully, {KNOWN[name]} known" if mode == "some" and name in KNOWN else WORDS[mode]
 
 
-def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """The section of the document."""
+def rows_of(section: str) -> dict[str, str]:
+    """Return the lines of the table of operators, by operator."""
+    lines = (line for line in section.splitlines() if line.startswith("| "))
+    return {line.split(" | ")[0].removeprefix("| "): line for line in lines}
+
+
+def table(
+    found: Mapping[tuple[str, str], Mapping[str, Any]], kept: Mapping[str, str] | None = None
+) -> str:
+    """Return the section of the document; ``kept`` has the lines of operators that did not run."""
     lines = ["", "| operator | dims | combinations | element types | fusion class |"]
     lines.append("|---|---|--:|---|---|")
     counts: dict[str, int] = {}
@@ -221,6 +229,11 @@ def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
         if name in REFUSED:
             counts["refused"] = counts.get("refused", 0) + 1
             lines.append(f"| {name} | refused: {REFUSED[name]} | | | {group} |")
+            continue
+        if kept and name in kept:
+            how = kept[name].split(" | ")[1]
+            counts[how] = counts.get(how, 0) + 1
+            lines.append(kept[name])
             continue
         how = verdict(found, name)
         counts[how] = counts.get(how, 0) + 1
@@ -238,7 +251,11 @@ def main() -> None:
     parser.add_argument(
         "--modes", default=",".join(("import", *MODES, "types")), help="what to ask, in order"
     )
-    parser.add_argument("--match", default="", help="only operators with this in their name")
+    parser.add_argument(
+        "--match",
+        default="",
+        help="only operators with this in their name; others keep their lines",
+    )
     parser.add_argument("--write", action="store_true", help="into docs/operators.md")
     options = parser.parse_args()
     found = read(options.results)
@@ -246,7 +263,8 @@ def main() -> None:
     for row in compiled():
         if options.match in row.name:
             _complete(row, options.modes.split(","), found, record)
-    text = table(found)
+    shown = rows_of(SECTION.read()) if options.match else {}
+    text = table(found, {name: r for name, r in shown.items() if options.match not in name})
     if options.write:
         SECTION.write(text.removesuffix("\n"))
     else:

@@ -56,6 +56,13 @@ def test_every_operator_has_a_line_and_every_refusal_its_reason() -> None:
         assert f"| {name} | refused: {why} |" in text
 
 
+def test_operators_that_do_not_run_keep_their_lines() -> None:
+    kept = report.rows_of("| operator | dims |\n| abs | fully | 6 | float32 | elemwise |\n")
+    text = report.table(line("all", ran=5), kept)
+    assert "\n| abs | fully | 6 | float32 | elemwise |\n" in text
+    assert "\n| exp | fully | 5 |" in text and "operators: 2 fully; " in text
+
+
 def test_a_wrong_result_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: object) -> int:
         raise AssertionError("exp at n=1")
