@@ -1,4 +1,4 @@
-"""Ensembles of decision trees."""
+"""Ensembles of decision trees, and scalers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx import numpy_helper  # noqa: E402
 
 from tvm_disc.errors import DiscError  # noqa: E402
 
-from .helpers import F32, build, model, node, same  # noqa: E402
+from .helpers import F32, I64, build, model, node, normal, same  # noqa: E402
 
 
 def trees(**changes: Any) -> Any:
@@ -70,3 +70,38 @@ def test_trees(how: int) -> None:
 def test_trees_that_are_none_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(DiscError, match=f"ONNX TreeEnsemble 'y': .*{words}"):
         build(of_trees(trees(**changes)))
+
+
+def scaler(offset: list[float], scale: list[float], dtype: int = F32) -> Any:
+    made = node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=offset, scale=scale)
+    return model([made], {"x": (dtype, ["n", "k"])}, domains={"ai.onnx.ml": 1})
+
+
+@pytest.mark.parametrize(
+    ("offset", "scale"), [([1.0, -2.0, 0.5], [2.0, 0.25, -1.0]), ([0.5], [1.0, 2.0, 3.0])]
+)
+def test_a_scaler_shifts_and_scales_each_feature(offset: Any, scale: Any) -> None:
+    cases = [[normal(n, 3)] for n in (0, 1, 7, 16, 33)]
+    same(scaler(offset, scale), *cases, want=lambda x: (x - np.float32(offset)) * np.float32(scale))
+
+
+def test_a_scaler_of_other_features_is_refused() -> None:
+    with pytest.raises(DiscError, match="must equal 3"):
+        build(scaler([1.0, 2.0], [1.0, 2.0, 3.0]))
+    program = build(scaler([1.0, 2.0], [1.0, 2.0]))
+    with pytest.raises(DiscError, match="must equal 2"):
+        program(normal(4, 1))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_a_scaler_returns_float32(dtype: str) -> None:
+    code = I64 if dtype == "int64" else onnx.TensorProto.DOUBLE
+    cases = [[np.arange(3 * n).reshape(n, 3).astype(dtype)] for n in (0, 1, 7, 16, 33)]
+    want = lambda x: ((x - 0.5) * np.array([1, 2, 3])).astype("float32")  # noqa: E731
+    same(scaler([0.5], [1.0, 2.0, 3.0], code), *cases, want=want)
+
+
+def test_a_scaler_without_an_offset_is_refused() -> None:
+    made = node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", scale=[1.0])
+    with pytest.raises(DiscError, match="attribute 'offset' is missing"):
+        build(model([made], {"x": (F32, ["n", "k"])}, domains={"ai.onnx.ml": 1}))

@@ -1,4 +1,4 @@
-"""Converters of decision tree ensembles."""
+"""Converters of classic machine learning (``ai.onnx.ml``): tree ensembles and scalers."""
 
 from __future__ import annotations
 
@@ -195,4 +195,22 @@ def _members(n: OnnxNode, modes: np.ndarray, leaves: int) -> np.ndarray:
     return table
 
 
-ROWS: tuple[Row, ...] = (Row("TreeEnsemble", _tree_ensemble, domain=CLASSIC, since=5),)
+def _scaler(n: OnnxNode) -> Expr:
+    """Convert Scaler: ``(x - offset) * scale`` as float32, with one number or one per feature.
+
+    Float64 elements are rounded after the multiplication, as in ONNX Runtime.
+    """
+    x = n[0]
+    offset, scale = (np.array(n.required(a), "float32").reshape(-1) for a in ("offset", "scale"))
+    for values in (offset, scale):
+        if len(values) != 1:
+            [x] = n.fitted({"X": (x, [None] * (n.rank(x) - 1) + [len(values)])})
+    wide = "float64" if n.dtype(x) == "float64" else "float32"
+    moved = n.cast(x, wide) - const(offset.astype(wide))
+    return n.cast(moved * const(scale.astype(wide)), "float32")
+
+
+ROWS: tuple[Row, ...] = (
+    Row("TreeEnsemble", _tree_ensemble, domain=CLASSIC, since=5),
+    Row("Scaler", _scaler, domain=CLASSIC),
+)
