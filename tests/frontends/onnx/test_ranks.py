@@ -226,5 +226,5 @@ def test_a_picked_axis_that_equals_a_product_of_sizes_known_later() -> None:
         [normal(1), np.array([0]), np.array([-1])],
         [normal(0), np.zeros(0, "int64"), axes],
     )
-    with pytest.raises(GuardFailed, match=r"axis 0 is indexed but empty: input 'x' axis 0 .* is 0"):
+    with pytest.raises(GuardFailed, match=r"axis 0 is indexed but empty: input 'x'.* is 0"):
         program(normal(0), np.array([0]), axes)
