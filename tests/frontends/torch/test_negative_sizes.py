@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import tvm_disc  # noqa: E402
-from tvm_disc.errors import GuardFailed  # noqa: E402
+from tvm_disc.errors import BadInput, GuardFailed  # noqa: E402
 
 # All that the module computes must be computed.
 EVERYWHERE: dict[str, Callable[[Any], Any]] = {
@@ -79,12 +79,9 @@ def test_operators(name: str) -> None:
         want = asked(function, x)
         try:
             got = np.asarray(exe(x))
-        except GuardFailed as error:
+        except (GuardFailed, BadInput) as error:
             assert "input 'x'" in str(error)
             refused += 1
-            continue
-        if want is None and name == "interpolate" and n == 3:
-            assert got.shape == (1, 1, 0)  # PyTorch has no images of size 0
             continue
         assert want is not None, (n, got)
         assert got.shape == tuple(want.shape)

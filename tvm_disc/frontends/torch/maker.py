@@ -326,13 +326,20 @@ class Maker(Calls[Value, Dim]):
         if not free_unbacked_symbols(dim):
             self.facts.append(sympy.Ge(dim, 0))
 
-    def nonempty(self, x: Value, axes: Sequence[int]) -> Value:
-        """Return ``x`` with a run-time check that ``axes`` are not empty, as PyTorch requires."""
+    def nonempty(self, x: Value, axes: Sequence[int], least: int = 1) -> Value:
+        """Return ``x`` with a run-time check that each of ``axes`` has ``least`` elements.
+
+        PyTorch refuses calls in which it has fewer.
+        """
         axes = [a % x.rank for a in axes]
-        if all(isinstance(x.dims[a], int) and x.dims[a] > 0 for a in axes):
+        if all(isinstance(x.dims[a], int) and x.dims[a] >= least for a in axes):
             return x
         what = self._described(x, "")
-        return self.call_like("assert_nonempty", x, axes=tuple(axes), what=what)
+        return self.call_like("assert_nonempty", x, axes=tuple(axes), what=what, least=least)
+
+    def reaching(self, x: Value, axis: int, index: int) -> Value:
+        """Return ``x`` with a run-time check that ``axis`` has an element at ``index``."""
+        return self.nonempty(x, [axis], index + 1 if index >= 0 else -index)
 
     def _described(self, x: Value, what: str) -> str:
         """Return a phrase for messages with operator, source location and name of an operand."""

@@ -46,6 +46,7 @@ def _convolution(
     dims = (1, *m.out_dims) if alone else m.out_dims
     window = {"strides": stride, "dilation": dilation, "groups": groups}
     if transposed:
+        x = m.nonempty(x, range(2, 2 + rank))
         made = _transposed(m, x, weight, (window, padding, more))
     else:
         made = m.call(
@@ -59,7 +60,7 @@ def _convolution(
         )
     if bias is not None:
         made = m.call("nn.bias_add", made, bias, axis=1)
-    found = Value(made, x.dtype, dims)
+    found = m.nonempty(Value(made, x.dtype, dims), range(2, 2 + rank))
     return m.squeeze(found, [0]) if alone else found
 
 

@@ -228,6 +228,7 @@ def _topk(
     if not isinstance(k, int):  # k may be 0, but Relay's topk returns all elements for k = 0
         places = m.slice(m.order(key, axis, not largest), axis, 0, k)
         return m.gather(x, places, axis), places
+    key = m.nonempty(key, [axis], k)
     attrs = {"axis": axis, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
     both = m.call("topk", key, k=k, **attrs)
     values = m.cast(m.field(both, 0, key.dtype, dims), x.dtype)

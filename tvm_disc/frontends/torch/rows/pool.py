@@ -14,8 +14,13 @@ from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.typing import Ints
 
 
-def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
+def _batched(m: Maker, x: Value, rank: int, channels: bool = True) -> tuple[Value, bool]:
+    """Return the operand with a batch axis, and whether PyTorch's operand has none.
+
+    A check requires that the spatial axes are not empty, nor the channels if ``channels``.
+    """
     alone = x.rank == rank + 1
+    x = m.nonempty(x, range(x.rank - rank - channels, x.rank))
     return (m.expand(x, 0) if alone else x), alone
 
 
@@ -173,7 +178,7 @@ def _counted_average(
 
 def _adaptive(kind: str, rank: int) -> Row:
     def row(m: Maker, x: Value, output_size: Any) -> Value:
-        x, alone = _batched(m, x, rank)
+        x, alone = _batched(m, x, rank, channels=kind == "max")
         sizes = [output_size] * rank if isinstance(output_size, int) else list(output_size)
         dims = (1, *m.out_dims) if alone else m.out_dims
         for k, size in enumerate(sizes):

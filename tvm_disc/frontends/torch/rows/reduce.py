@@ -127,6 +127,8 @@ def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float,
 def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> Value:
     """Return the p-norm over ``axes``, for p = ``order``."""
     size = m.abs(x)
+    if order < 0 or order == math.inf:  # the norm of no elements is undefined
+        size = m.nonempty(size, axes)
     if order == math.inf:
         return m.reduce("max", size, axes, keep)
     if order == -math.inf:
@@ -235,6 +237,7 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
     """Return the lower median along an axis and its position; it is NaN if an element is NaN."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
+    x = m.nonempty(x, [dim])
     size = m.scalar(x.dims[dim % x.rank])
     order = m.order(x, dim, ascending=True)
     middle = (size - 1) // m.tensor(2, "int64")
@@ -254,6 +257,7 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
         return x, m.tensor(0, "int64")
     if not is_float(x.dtype):
         return _median(m, x, dim, keepdim)
+    x = m.nonempty(x, [dim])
     numbers = m.cast(~m.isnan(x), "int64")
     count = m.reduce("sum", numbers, [dim], True)
     middle = m.maximum((count - 1) // m.tensor(2, "int64"), 0)
@@ -264,6 +268,7 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
 def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     if x.rank == 0:
         return x, m.tensor(0, "int64")
+    x = m.nonempty(x, [dim], int(k))
     place = m.expand(m.pick(m.order(x, dim, ascending=True), dim, int(k) - 1), dim % x.rank)
     return _at_place(m, x, place, dim, keepdim)
 

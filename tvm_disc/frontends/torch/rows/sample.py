@@ -156,10 +156,10 @@ def _scales(given: Sequence[Any], vec: bool, rank: int) -> list[float | None]:
 def _resized(
     m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: Sequence[float | None]
 ) -> Value:
-    wide = m.cast(x, wide_dtype(x.dtype))
+    wide = m.cast(m.nonempty(x, range(1, x.rank)), wide_dtype(x.dtype))
     for k, (size, scale) in enumerate(zip(m.out_dims[-rank:], scales, strict=True)):
         wide = along(wide, x.rank - rank + k, size, scale)
-    return m.cast(wide, x.dtype)
+    return m.cast(m.nonempty(wide, range(2, x.rank)), x.dtype)
 
 
 def _upsample_nearest(rank: int, exact: bool, vec: bool) -> Row:
@@ -188,6 +188,7 @@ _BORDERS = ("zeros", "border", "reflection")
 
 def _grid_sample(m: Maker, x: Value, grid: Value, mode: int, border: int, corners: bool) -> Value:
     rank = x.rank - 2
+    x = m.nonempty(x, range(2, x.rank))
     made = m.call(
         "image.grid_sample",
         x,

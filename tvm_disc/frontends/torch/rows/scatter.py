@@ -133,6 +133,7 @@ def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step
 
 def _select_scatter(m: Maker, x: Value, src: Value, dim: int, index: Dim) -> Value:
     axis = dim % x.rank
+    x = m.reaching(x, axis, index) if isinstance(index, int) else x
     at = index + x.dims[axis] if isinstance(index, int) and index < 0 else index
     return _slice_scatter(m, x, m.expand(src, axis), axis, at, at + 1)
 

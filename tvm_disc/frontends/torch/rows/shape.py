@@ -16,6 +16,17 @@ def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     return m.reshape(x, m.out_dims)
 
 
+def _view(m: Maker, x: Value, shape: Sequence[Dim]) -> Value:
+    """Return ``x`` reshaped to ``shape``.
+
+    A size of -1 is determined only if the other sizes are not 0, which a check requires.
+    """
+    found = m.reshape(x, m.out_dims)
+    if -1 not in shape:
+        return found
+    return m.nonempty(found, [a for a, d in enumerate(shape) if d != -1])
+
+
 def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
     return m.swap(x, a % x.rank, b % x.rank) if x.rank else x
 
@@ -61,15 +72,18 @@ def _slice(
 
 def _select(m: Maker, x: Value, dim: int, index: Dim) -> Value:
     if isinstance(index, int):
-        return m.pick(x, dim, index)
-    place = m.wrapped(m.tensor(index, "int64"), x.dims[dim % x.rank])
+        return m.pick(m.reaching(x, dim, index), dim, index)
+    place = m.inside(m.tensor(index, "int64"), x.dims[dim % x.rank], negative=True)
     return m.take(x, place, dim)
 
 
 def _narrow(m: Maker, x: Value, dim: int, start: object, length: Dim) -> Value:
     if isinstance(start, Value):
         raise Unsupported("expected the start of narrow as an integer, found a tensor")
-    return m.slice(x, dim, start, start + length)
+    if isinstance(start, int) and isinstance(length, int):
+        x = m.nonempty(x, [dim], start + length if start >= 0 else max(-start, length))
+    end = start + length
+    return m.slice(x, dim, start, None if isinstance(start, int) and start < 0 == end else end)
 
 
 def _split(m: Maker, x: Value, size: object, dim: int = 0) -> list[Value]:
@@ -142,6 +156,7 @@ def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value
     for axis, (low, high) in enumerate(pairs):
         cut = [-w if isinstance(w, int) and w < 0 else 0 for w in (low, high)]
         if any(cut):
+            x = m.nonempty(x, [axis], sum(cut))
             x = m.slice(x, axis, cut[0], -cut[1] if cut[1] else MOST)
             if not isinstance(x.dims[axis], int):
                 dims = list(x.dims)
@@ -206,6 +221,7 @@ def _dim(found: Any) -> Dim:
 
 
 def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    x = _with_elements(m, x, pad)
     for size, widths in zip(x.dims, pad_pairs(pad, x.rank), strict=True):
         for width in widths:
             if size is not None and isinstance(width, int) and width > 0:
@@ -215,7 +231,14 @@ def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
     )
 
 
+def _with_elements(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    """Return ``x`` with a check that only the batch of its axes may be empty."""
+    return m.nonempty(x, range(x.rank - len(pad) // 2 - 1, x.rank))
+
+
 def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    x = _with_elements(m, x, pad)
+
     def build(y: Value, w: Any) -> Any:
         return m.call("nn.pad", y, m.literal(0, y.dtype), pad_width=w, pad_mode="edge")
 
@@ -292,9 +315,10 @@ def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Va
 
 
 _RESHAPES = (
-    "view.default view_copy.default reshape.default _unsafe_view.default flatten.using_ints "
-    "unflatten.int reshape_as.default view_as.default _reshape_alias.default "
-    "_reshape_copy.default"
+    "flatten.using_ints unflatten.int reshape_as.default view_as.default _reshape_alias.default"
+).split()
+_SIZED = (
+    "view.default view_copy.default reshape.default _unsafe_view.default _reshape_copy.default"
 ).split()
 _EXPANDS = "expand.default expand_copy.default expand_as.default broadcast_to.default".split()
 _SPLITS = "split.Tensor chunk.default unsafe_split.Tensor unsafe_chunk.default".split()
@@ -316,6 +340,7 @@ ROWS: Mapping[str, Row] = {
     **_VIEWS,
     **{name.replace(".", "_copy."): row for name, row in _VIEWS.items()},
     **dict.fromkeys(_RESHAPES, _to_result),
+    **dict.fromkeys(_SIZED, _view),
     **dict.fromkeys(_EXPANDS, lambda m, x, *_, **__: m.broadcast(x, m.out_dims)),
     **dict.fromkeys(_SPLITS, _split),
     "t.default": lambda m, x: m.swap(x, 0, 1) if x.rank == 2 else x,

@@ -90,14 +90,15 @@ def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     Inside a branch nothing is checked.
     """
     data: Tensor = args[0]
-    least = i64(int(attrs["least"]))
+    least = int(attrs["least"])
+    elements = "1 element" if least == 1 else f"{least} elements"
     for axis in attrs["axes"]:
         dim = data.dims[ctx.axis(axis, data.rank)]
-        if not ctx.nested and not ctx.solver.known_le(least, dim):
+        if not ctx.nested and not ctx.solver.known_le(i64(least), dim):
             what = str(attrs["what"])
             found = ctx.solver.name_of(dim)
-            text = f"{what}: expected at least {least} elements along axis {axis}, found {found}"
-            ctx.solver.require(dim >= least, what, text)
+            text = f"{what}: expected at least {elements} along axis {axis}, whose size is {found}"
+            ctx.solver.require(dim >= i64(least), what, text)
     return data
 
 
