@@ -30,6 +30,7 @@ NAMED: dict[str, tuple[Program, str]] = {
     "amax": (lambda x: x.amax((0, 1)), "along axis 1"),
     "median": (lambda x: x.median(1).values, "along axis 1"),
     "nanmedian": (lambda x: x.nanmedian(1).values, "along axis 1"),
+    "mode": (lambda x: x.mode(1).values, "along axis 1"),
     "linalg_vector_norm": (
         lambda x: torch.linalg.vector_norm(x, float("inf"), dim=1), "along axis 1"
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calls import joined_dims
+from tvm_disc.frontends.calls import MOST, joined_dims
 from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay.expr import Tuple, TupleGetItem
@@ -297,6 +297,36 @@ def _unique(
     )
 
 
+def _unique_consecutive(
+    m: Maker,
+    x: Value,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Value, ...]:
+    """Return the first element of each run of equal elements; see :func:`_unique`.
+
+    A NaN differs from every element.
+    """
+    if dim is not None and x.rank != 1:
+        raise Unsupported("unique_consecutive along an axis is not supported")
+    none = m.full(0, [0], "int64")
+    line = m.flat(x)
+    places = m.arange(line.dims[0])
+    previous = m.take(line, m.maximum(places - 1, 0), 0)
+    begins = m.equal(places, 0) | m.not_equal(line, previous)
+    starts = m.pick(nonzero(m, begins), 1, 0)
+    run = m.call_like("cumsum", m.cast(begins, "int64"), axis=0, dtype="int64", exclusive=False) - 1
+    ends = m.concat([m.slice(starts, 0, 1, MOST), m.reshape(m.scalar(line.dims[0]), [1])], 0)
+    # If there are no elements, the end has no start.
+    lengths = m.slice(ends, 0, 0, line.dims[0]) - starts if return_counts else none
+    return (
+        m.take(line, starts, 0),
+        m.reshape(run, x.dims) if return_inverse else none,
+        lengths,
+    )
+
+
 def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported("unique along an axis is not supported; that of all elements is")
 
@@ -327,5 +357,6 @@ ROWS: Mapping[str, Row] = {
     **{f"searchsorted.{o}": _searchsorted for o in _SCALARS},
     **{f"bucketize.{o}": lambda m, x, row, **kw: _searchsorted(m, row, x, **kw) for o in _SCALARS},
     "_unique2.default": _unique,
+    "unique_consecutive.default": _unique_consecutive,
     "unique_dim.default": _unique_dim,
 }

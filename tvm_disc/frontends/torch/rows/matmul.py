@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -210,7 +210,21 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     return norm(m, gap, float(p), [1], False)
 
 
+def _trilinear(
+    m: Maker, a: Value, b: Value, c: Value, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Value:  # fmt: skip
+    """Return the sum over axes of the product of three tensors with new axes, as of Bilinear."""
+    wide = []
+    for axes, x in ((expand1, a), (expand2, b), (expand3, c)):
+        for axis in axes:
+            x = m.expand(x, axis)
+        wide.append(x)
+    return m.reduce("sum", wide[0] * wide[1] * wide[2], list(sumdim))
+
+
 ROWS: Mapping[str, Row] = {
+    "_trilinear.default": _trilinear,
     **{f"{n}.default": matmul for n in ("mm", "bmm", "matmul", "mv", "dot", "vdot")},
     "linear.default": linear,
     "addmm.default": _added(matmul),

@@ -265,6 +265,30 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
     return _at_place(m, x, place, dim, keepdim)
 
 
+def _mode(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """Return the least of the most frequent elements along an axis, and its last position.
+
+    A NaN differs from every element.
+    """
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    x = m.nonempty(x, [dim])
+    order = m.move(m.order(x, dim, ascending=True), dim, -1)
+    number = m.cast(x, "uint8") if x.dtype == "bool" else x
+    line = m.gather(m.move(number, dim, -1), order, -1)
+    first, end = (
+        Value(m.call("searchsorted", line, line, right=right, dtype="int64"), "int64", line.dims)
+        for right in (False, True)
+    )
+    length = end - first
+    if line.is_float:
+        length = m.where(m.isnan(line), 1, length)
+    start = m.reduce_position("argmax", length, -1, True)
+    last = start + m.gather(length, start, -1) - 1
+    place = m.move(m.gather(order, last, -1), -1, dim)
+    return _at_place(m, x, place, dim, keepdim)
+
+
 def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     if x.rank == 0:
         return x, m.tensor(0, "int64")
@@ -307,6 +331,7 @@ ROWS: Mapping[str, Row] = {
     "nanmedian.default": lambda m, x: _nanmedian(m, m.flat(x), 0)[0],
     "nanmedian.dim": _nanmedian,
     "kthvalue.default": _kth,
+    "mode.default": _mode,
     "count_nonzero.default": _count_nonzero,
     "count_nonzero.dim_IntList": _count_nonzero,
 }
