@@ -299,7 +299,7 @@ class EvenGroups:
 
 
 @dataclass(frozen=True)
-class Columns:
+class PanelColumns:
     """The columns of the panels of B: of ``n_r`` each, or those of :func:`.layouts.panel_starts` if
     B was packed at compile time.
     """
@@ -365,7 +365,7 @@ class GemmPartition:
         even = None
         if spec.b.packed is not None:
             even = EvenGroups(keep("vectors_of_n", cdiv(n, tile.lanes)), self.panels)
-        self.columns = Columns(self.wide, tile, even)
+        self.columns = PanelColumns(self.wide, tile, even)
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         turns = keep("turns", most(cdiv(k, tile.kc), 1))
