@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _LINE_BYTES = 64  # cache line; each packed row of A is aligned to it
-_ROWS = 32  # rows of B packed at a time, so that their pages stay in the first-level TLB
 
 
 def packed_row_elems(k: int, itemsize: int) -> int:
@@ -116,11 +115,8 @@ class PanelsOfB:
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        array = array.view(out.dtype)
-        for row in range(0, len(array), _ROWS):
-            rows = slice(row, row + _ROWS)
-            for panel, columns in _split(array[rows], self.n_r, self.lanes):
-                out[panel, rows, : columns.shape[-1]] = columns
+        for panel, columns in _split(array.view(out.dtype), self.n_r, self.lanes):
+            out[panel, :, : columns.shape[-1]] = columns
 
 
 @dataclass(frozen=True)
