@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.schedules.dispatch.cost import cost_table
-from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.cost_model import NOT_FITTED, CostModel
 from tvm_disc.schedules.dispatch.sampling import KnownPoints, Values
 from tvm_disc.schedules.dispatch.variant import Variant
 
@@ -54,7 +54,7 @@ class Sample:
 def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] = ()) -> CostModel:
     """Return the model with the lowest mean score for the samples, found by coordinate descent.
 
-    Fields named in ``fixed`` keep their values.
+    Fields named in ``fixed`` or ``NOT_FITTED`` keep their values.
     """
 
     def score(model: CostModel) -> float:
@@ -65,7 +65,7 @@ def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] 
     for _ in range(ROUNDS):
         before = least
         for field in fields(CostModel):
-            if field.name in fixed:
+            if field.name in (*fixed, *NOT_FITTED):
                 continue
             value = getattr(best, field.name)
             for factor in FACTORS:

@@ -16,7 +16,8 @@ from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.errors import BadInput
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.cost import cost_table, operations
-from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
+from tvm_disc.schedules.dispatch.cost_model import NOT_FITTED, CostModel, Memory
+from tvm_disc.schedules.dispatch.sampling import Points, Values
 from tvm_disc.schedules.dispatch.shipped import (
     FOLDER,
     LEVELS,
@@ -135,6 +136,22 @@ def test_fitting_finds_the_cost_of_a_unit() -> None:
     assert sample.score(found) < 0.2 * sample.score(CostModel())
     assert CostModel().far_ns / CostModel().tile_ns > found.far_ns / found.tile_ns > 1
     assert operations(plans[0], replace(truth, op_ns=0.1)).b.value == 3
+
+
+def test_fitting_keeps_margins() -> None:
+    n = tirx.Var("n", "int64")
+
+    def doubted(points: Points, model: CostModel) -> Values:
+        return np.asarray(points[n] * model.tile_doubt * model.op_ns)
+
+    machine = machine_of(tvm.target.Target("llvm"), Options(threads=1))
+    plans = [Plan(i64(n), i64(0), lambda body: None, family="doubted", cost=doubted)]
+    variants, dims = variants_of(plans, machine), np.geomspace(10, 1e6, 40).round()
+    truth = replace(CostModel(), tile_doubt=3.0)
+    times = cost_table(variants, {n: dims}, len(dims), truth)
+    found = calibrate([Sample([n], variants, dims[:, None], times)], CostModel())
+    assert found.op_ns > CostModel().op_ns
+    assert all(getattr(found, name) == getattr(CostModel(), name) for name in NOT_FITTED)
 
 
 def test_the_files_of_a_processor_are_named() -> None:

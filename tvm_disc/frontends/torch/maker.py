@@ -329,8 +329,10 @@ class Maker(Calls[Value, Dim]):
     def nonempty(self, x: Value, axes: Sequence[int], least: int = 1) -> Value:
         """Return ``x`` with a run-time check that each of ``axes`` has ``least`` elements.
 
-        PyTorch refuses calls in which it has fewer.
+        PyTorch refuses calls in which it has fewer. A scalar has no axes.
         """
+        if x.rank == 0:
+            return x
         axes = [a % x.rank for a in axes]
         if all(isinstance(x.dims[a], int) and x.dims[a] >= least for a in axes):
             return x

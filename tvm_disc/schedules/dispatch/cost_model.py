@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from tvm_disc.target.processor import Processor
 
 ACROSS_TILES = 32
+# Fields that a fit to measured times keeps: choices of code at compile time, whose alternative has
+# no measured time, and margins for what the model does not see.
+NOT_FITTED = (
+    "stride_cycles",
+    "keep_ops",
+    "staged_doubt",
+    "parts_doubt",
+    "tile_doubt",
+    "layout_doubt",
+)
 
 
 @dataclass(frozen=True)
