@@ -149,7 +149,10 @@ def is_small(kernel: Kernel) -> bool:
 
 
 def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None:
-    """Start to compile a kernel while later kernels are scheduled, unless its code is cached."""
+    """Start to compile a kernel while later kernels are scheduled.
+
+    Does nothing if the kernel is small (it is inlined into the calling code) or its code is cached.
+    """
     if is_small(kernel):
         return
     making = None if compiling.idle else making_of(kernel, machine)

@@ -371,10 +371,10 @@ def _linker() -> Sequence[str] | None:
 
 
 def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
-    """Return the objects linked to a library and loaded; None if linking or loading failed.
+    """Link the objects into a shared library and return it as a loaded module.
 
-    Also returns None if the library lacks a function that Python calls. Undefined symbols are
-    resolved against the libraries of this process.
+    Returns None if linking or loading failed, or if the library lacks a function that Python calls.
+    Undefined symbols are resolved against the libraries of this process.
     """
     linker = _linker()
     if linker is None:

@@ -201,8 +201,11 @@ def _refusal(found: Attention, solver: Solver) -> str | None:
 
 
 def feeds_scores(found: Attention, node: Node, inside: Callable[[Node], bool]) -> bool:
-    """Return whether ``node`` is an operand of the element-wise chain, not of one of the
-    matmuls.
+    """Return whether ``node`` reaches the element-wise chain or the softmax without passing a
+    matmul.
+
+    Args:
+        inside: condition that the nodes between ``node`` and the chain must satisfy.
     """
     work: list[Node] = [node]
     seen: set[Node] = set()

@@ -80,7 +80,7 @@ def viewer(leaves: Sequence[SupportsDLPack], donated: Sequence[int] = ()) -> Vie
 def as_array(value: object, dtype: object, donated: bool = False) -> Any:
     """Return a leaf as a JAX array; a Python number becomes an array of ``dtype``.
 
-    A donated leaf is copied, because ``asarray`` may return an array in the memory of the caller's.
+    A donated leaf is copied, because the JAX array could otherwise alias the caller's NumPy array.
     """
     import jax
 

@@ -71,7 +71,10 @@ def unreadable(path: Path, error: OSError | ValueError) -> BadInput:
 
 
 def as_module(loaded: object) -> IRModule:
-    """Return the module loaded from JSON; an expression becomes the body of ``main``.
+    """Return a module for an object read from JSON.
+
+    A module is returned unchanged, a function becomes ``main``, and another expression becomes the
+    body of ``main``.
 
     Raises:
         ParseError: the JSON holds a Relay object of the wrong kind.

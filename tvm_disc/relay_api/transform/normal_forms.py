@@ -137,7 +137,10 @@ def to_basic_block_normal_form(expr: Expr) -> Expr:
 
 
 def to_graph_normal_form(expr: Expr) -> Expr:
-    """Return ``expr`` with let bindings inlined, except of recursive functions and references."""
+    """Return ``expr`` with let bindings inlined.
+
+    Bindings of recursive functions, and of values that create, read or write references, are kept.
+    """
     lets = [n for n in post_order(expr) if isinstance(n, Let) and _can_go(n)]
     values = {let.var: let.value for let in lets}
     dropped = set(lets)

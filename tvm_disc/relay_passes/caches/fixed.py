@@ -238,7 +238,7 @@ def _plain(var: Var) -> tuple[int, ...]:
 
 
 def _writes(call: Expr) -> bool:
-    """Return whether a value is a written slice."""
+    """Return whether ``call`` is a ``disc.write_slice``."""
     return getattr(getattr(call, "op", None), "name", "") == WRITE_SLICE
 
 

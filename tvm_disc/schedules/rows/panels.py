@@ -1,9 +1,10 @@
-"""Column reductions in panels: several rows at a time are read along memory.
+"""Column reductions by panels: several rows of a panel of columns are read in memory order.
 
 The elements of a column are a row apart, so reducing a single column may read a new page with every
 element. Here, several rows are read together, over a panel of columns. For each block of columns,
 the kernel adds up these rows in registers, and adds the result to totals in scratch memory, which
-stay in cache. Sums also accumulate the rounding errors of the totals, as in :mod:`.accumulate`.
+stay in cache. For float sums, a second buffer accumulates the rounding errors of the totals
+(TwoSum), by which the results are corrected, as in :mod:`.accumulate`.
 
     for chunk of rows, for block of columns:    totals[block] += sum of the chunk's rows
 """

@@ -4,11 +4,11 @@ Four warps multiply 64 rows of A by all columns of the tile, and read both opera
 memory, asynchronously:
 
     start the copies of the first slices
-    for each slice of k:
-        wait for the copy of the slice; barrier of the block
-        start the products of the slice
-        start the copy of a later slice to the stage of the slice before the last
-        wait for the products of the previous slice
+    for each slice s of k:
+        wait for the copy of slice s; barrier of the block
+        start the products of slice s
+        start the copy of slice s + stages - 2 to the stage of slice s - 2, which is free
+        wait for the products of slice s - 1
 
 The products of a slice continue while copies are started, and across the next barrier. A row of an
 operand has 128 bytes, to which the instructions apply their 128-byte swizzle. An operand with
