@@ -30,7 +30,7 @@ KERNELS = (
     "kernels: the operators, the template and the variants of each",
     "  A variant is a template with parameters and a number of threads (serial: one thread).",
     "  A call runs the variant of the first row whose condition holds for its sizes. The rows list",
-    "  only in what the variants differ; the line before them lists what they share.",
+    "  only the parameters in which the variants differ; the line before them lists the others.",
     "  (a), (b): abbreviations of long formulas. a // b: quotient rounded down; ceil(a / b):",
     "  quotient rounded up; a % b: remainder. The glossary defines templates and parameters.",
 )

@@ -57,7 +57,11 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     domain = moves[0].shape
     same = [*moves, *group.outputs]
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
-        return WhyNot("transpose", "it requires permutations of one shape and one order of axes")
+        return WhyNot(
+            "transpose",
+            "all permutations and results of the kernel must have the same shape, and all "
+            "permutations the same order of axes",
+        )
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
         return WhyNot(
             "transpose",

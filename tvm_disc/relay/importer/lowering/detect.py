@@ -119,7 +119,7 @@ def suppress(
     """
     scores, places, valid = lists
     for one, other in zip(scores.dims, places.dims, strict=True):
-        ctx.require_eq(one, other, "scores and order must have one shape")
+        ctx.require_eq(one, other, "scores and order must have the same shape")
     ctx.require_eq(
         boxes.dims[0], places.dims[0], "the batch sizes of boxes and scores must be equal"
     )

@@ -89,7 +89,7 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
         raise TypeMismatch(ctx.where(f"axis {axis} is one of the {batch} batch dims"))
     for a in range(batch):
         ctx.require_eq(
-            data.dims[a], picks.dims[a], f"batch axis {a} of both operands must have one size"
+            data.dims[a], picks.dims[a], f"batch axis {a} of both operands must have the same size"
         )
     size = number(ctx, data.dims[axis], picks.dtype)
     if attrs["mode"] == "wrap":
@@ -176,7 +176,7 @@ def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) ->
         )
     for a in range(batch):
         ctx.require_eq(
-            picks.dims[a], data.dims[a], f"batch axis {a} of both operands must have one size"
+            picks.dims[a], data.dims[a], f"batch axis {a} of both operands must have the same size"
         )
     lines = None if batch else columns_of(ctx, picks)
     view = read_in_place(ctx, data, 0, lines, picks.dims[:-1]) if lines else None

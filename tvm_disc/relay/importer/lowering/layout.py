@@ -262,7 +262,7 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     lead = x.rank - 2
     for a in range(lead):
         ctx.require_eq(
-            diagonal.dims[a], x.dims[a], f"batch axis {a} of both operands must have one size"
+            diagonal.dims[a], x.dims[a], f"batch axis {a} of both operands must have the same size"
         )
     if band > 1:
         ctx.require_eq(diagonal.dims[lead], i64(band), "there must be a row for each diagonal")

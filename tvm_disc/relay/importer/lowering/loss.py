@@ -67,7 +67,7 @@ def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
             ctx.where(f"expected operands of one rank, found ranks {x.rank} and {y.rank}")
         )
     for a, (d, e) in enumerate(zip(x.dims, y.dims, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of both operands must have one size")
+        ctx.require_eq(d, e, f"axis {a} of both operands must have the same size")
 
 
 def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -88,7 +88,7 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
     others = [d for a, d in enumerate(x.dims) if a != axis]
     for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of data and targets must have one size")
+        ctx.require_eq(d, e, f"axis {a} of data and targets must have the same size")
     line = [*x.dims[:axis], i64(1), *x.dims[axis + 1 :]]
     picks = ctx.reshape(targets, line)
     call = R.gather_elements(ctx.expr(x), ctx.expr(picks), axis)
@@ -202,7 +202,7 @@ def _fifo_buffer(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for a in range(data.rank):
         if a != axis:
             ctx.require_eq(
-                data.dims[a], buffer.dims[a], f"axis {a} of both operands must have one size"
+                data.dims[a], buffer.dims[a], f"axis {a} of both operands must have the same size"
             )
     size = data.dims[axis]
     ctx.solver.require_le(

@@ -121,7 +121,7 @@ def _searchsorted(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             )
         for a in range(row.rank - 1):
             ctx.require_eq(
-                row.dims[a], values.dims[a], f"axis {a} of both operands must have one size"
+                row.dims[a], values.dims[a], f"axis {a} of both operands must have the same size"
             )
     call = R.bucketize(ctx.expr(values), ctx.expr(row), False, bool(attrs["right"]))
     return cast(ctx, ctx.emit(call, values.dims, "int64"), attrs["dtype"])

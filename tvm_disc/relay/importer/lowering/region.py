@@ -72,7 +72,7 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if attrs["layout"] != "NCHW":
         raise Unsupported(ctx.where(f"unsupported layout {attrs['layout']}"))
     for a, (d, e) in enumerate(zip(one.dims, other.dims, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of both operands must have one size")
+        ctx.require_eq(d, e, f"axis {a} of both operands must have the same size")
     size, most, stride, apart = (
         int(attrs[n]) for n in ("kernel_size", "max_displacement", "stride1", "stride2")
     )
@@ -262,7 +262,7 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.require_eq(moves.dims[1], i64(4 * count), "four numbers for each anchor")
     for a in (0, 2, 3):
         ctx.require_eq(
-            moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must have one size"
+            moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must have the same size"
         )
     ctx.require_eq(args[2].dims[0], batch, "there must be one size for each image")
     ctx.solver.require_le(i64(3), args[2].dims[1], ctx.where("a size must have three numbers"))

@@ -155,7 +155,9 @@ def extents(
     """
     count = ctx.static(product(bounds[0].dims), "the number of slice bounds")
     for b in bounds[1:]:
-        ctx.require_eq(product(b.dims), i64(count), "begin, end and strides must have one length")
+        ctx.require_eq(
+            product(b.dims), i64(count), "begin, end and strides must have the same length"
+        )
     axes = [ctx.axis(a, x.rank) for a in (range(count) if axes is None else axes)]
     if len(set(axes)) < len(axes):
         raise TypeMismatch(ctx.where(f"expected distinct axes, found {axes}"))

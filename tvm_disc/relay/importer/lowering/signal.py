@@ -65,7 +65,7 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
             ctx.where(f"expected operands of one rank, found {real.rank}, {imaginary.rank}")
         )
     for a, (d, e) in enumerate(zip(real.dims, imaginary.dims, strict=True)):
-        ctx.require_eq(d, e, f"axis {a} of both parts must have one size")
+        ctx.require_eq(d, e, f"axis {a} of both parts must have the same size")
     size = real.dims[-1]
     rows = ctx.solver.simplify(product(real.dims[:-1]))
     parts = [ctx.expr(ctx.reshape(x, [rows, size])) for x in (real, imaginary)]

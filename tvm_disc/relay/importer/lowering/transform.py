@@ -271,7 +271,9 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for p in parts[1:]:
         for a in range(parts[0].rank):
             if a != axis:
-                ctx.require_eq(dims[a], p.dims[a], f"axis {a} of all parts must have one size")
+                ctx.require_eq(
+                    dims[a], p.dims[a], f"axis {a} of all operands must have the same size"
+                )
     total = parts[0].dims[axis]
     for p in parts[1:]:
         total = total + p.dims[axis]
