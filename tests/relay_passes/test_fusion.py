@@ -264,7 +264,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
         "work before a product",
         lambda x, y: relay.nn.dense(relay.tanh(x), weight(4, 8)),
         2,
-        "inputs of matmul must be stored, or be a view, permutation, slice or broadcast of a",
+        "while a tile is loaded, elements can be reordered or sliced, but not computed",
     ),
     (
         "a dear value read through a broadcast",

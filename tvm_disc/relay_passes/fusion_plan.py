@@ -455,9 +455,7 @@ class _Planner(Relations):
             return None
         tiled = group.kind in ("dot", "conv") and not movement
         if tiled and (widened_from(node) is None or self._is_operand(group, node)):
-            moves = "a view" if group.kind == "conv" else "a view, permutation, slice or broadcast"
-            kind = kind_of(group.anchor)
-            return f"the inputs of {kind} must be stored, or be {moves} of a stored tensor"
+            return "while a tile is loaded, elements can be reordered or sliced, but not computed"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
         if group.kind == "conv" and node.cls is not OpClass.VIEW and self._is_operand(group, node):
