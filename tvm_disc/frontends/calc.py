@@ -146,7 +146,9 @@ class Calc(Calls[Expr, Dim]):
 
     def outside(self, formula: object) -> Dim:
         """Raise UnknownRows: this front end cannot evaluate a formula outside its body."""
-        raise UnknownRows("a loop must append rows whose sizes are known before the loop")
+        raise UnknownRows(
+            "the sizes of the values that a loop collects in each iteration must be known before it"
+        )
 
     def fitted(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> list[Any]:
         """Return the tensors with the dims that their operator requires, in the given order.

@@ -169,7 +169,8 @@ class Maker(Calls[Value, Dim]):
         """
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
             raise UnknownRows(
-                f"a loop must append rows whose sizes are known before the loop, found {formula}"
+                "the sizes of the values that a loop collects in each iteration must be known "
+                f"before it, found {formula}"
             )
         return formula
 
