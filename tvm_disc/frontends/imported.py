@@ -61,10 +61,14 @@ def from_onnx(
     named_of("convert_config", convert_config)
     if not freeze_params:
         raise Unsupported(
-            "from_onnx: freeze_params=False: weights are constants of the module; leave it out"
+            "from_onnx: freeze_params=False is not supported: weights become constants of the "
+            "module; leave it out"
         )
     if export_node_renamed_model_path is not None:
-        raise Unsupported("from_onnx: no renamed model is written; leave out its path")
+        raise Unsupported(
+            "from_onnx: export_node_renamed_model_path is not supported: no renamed model is "
+            "written; leave it out"
+        )
     if shape is None and opset is None and not isinstance(dtype, Mapping):
         return Imported(onnx_room.from_onnx(model))
     read, folder = read_file(model)
@@ -92,8 +96,9 @@ def from_pytorch(program: object, input_infos: object = None, **options: object)
     given = [*(["input_infos"] if input_infos is not None else []), *options]
     if given:
         raise Unsupported(
-            f"from_pytorch: {', '.join(given)}: an exported program carries the names, shapes and "
-            "element types of its inputs; omit it, and pass dynamic_shapes to torch.export.export"
+            f"from_pytorch: expected no {', '.join(given)}: an exported program defines the names, "
+            "shapes and element types of its inputs; to change them, pass other arguments and "
+            "dynamic_shapes to torch.export.export"
         )
     return Imported(module)
 
@@ -146,7 +151,7 @@ def _agree(value: Any, wanted: object) -> None:
 
 def _give_opset(read: ModelProto, opset: object) -> None:
     if isinstance(opset, bool) or not isinstance(opset, int) or not 0 < opset < 2**31:
-        raise BadInput(f"from_onnx: opset: expected a version, found {shown(opset)}")
+        raise BadInput(f"from_onnx: opset: expected an integer from 1, found {shown(opset)}")
     for known in read.opset_import:
         if known.domain in ("", "ai.onnx"):
             known.version = opset

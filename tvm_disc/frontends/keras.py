@@ -44,8 +44,8 @@ def from_keras(model: Model) -> IRModule:
     inputs = getattr(model, "inputs", None)
     if not inputs:
         raise Unsupported(
-            f"Keras model {model.name!r} has no shapes of inputs, because it is a subclass or "
-            f"is not built; {_ADVICE}"
+            f"Keras model {model.name!r} declares no input shapes, because it is a subclass of "
+            f"keras.Model or is not built; {_ADVICE}"
         )
     several = sum(None in x.shape[1:] for x in inputs) > 1
     for shared in (False, True) if several else (False,):
@@ -54,7 +54,8 @@ def from_keras(model: Model) -> IRModule:
         except (TypeError, ValueError) as error:  # JAX cannot prove that two shapes are equal
             found = error
     raise Unsupported(
-        f"Keras model {model.name!r}, each None being a separate dim: {_text(found)}; {_ADVICE}"
+        f"Keras model {model.name!r}: JAX cannot export it if each None in the input shapes is a "
+        f"separate dim: {_text(found)}; {_ADVICE}"
     ) from found
 
 

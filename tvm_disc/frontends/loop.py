@@ -42,7 +42,10 @@ def choose(
             made.append(branch(params[1:]))
     many = len(made[0])
     if len(made[1]) != many:
-        raise TypeMismatch(f"the branches return {many} and {len(made[1])} results")
+        raise TypeMismatch(
+            "expected the same number of results from both branches, found "
+            f"{many} and {len(made[1])}"
+        )
     with n.scope():  # facts that a branch requires are not valid outside of it
         for k, (a, b) in enumerate(zip(*made, strict=True)):
             made[0][k], made[1][k] = _alike(n, a, b)

@@ -177,7 +177,7 @@ def test_what_is_not_supported(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("groups", 3, "expected key-value heads whose number divides that of the heads"),
+        ("groups", 3, "expected a multiple of the number of key-value heads"),
         ("inner", 0, "llama.feed_forward_length: expected a positive number, found 0"),
         ("width", 512, "tensor token_embd.weight: expected the shape [?, 512], found [64, 256]"),
     ],

@@ -59,12 +59,12 @@ def test_trees(how: int) -> None:
         ({"nodes_truenodeids": [1, 0, 4, 0, 2, 4, 6, 0]}, "form a cycle"),
         (
             {"nodes_falsenodeids": [2, 6, 5, 1, 3, 5, 9, 0]},
-            "nodes_falsenodeids: an entry is neither",
+            "nodes_falsenodeids: expected integers less than 8",
         ),
-        ({"tree_roots": [8]}, "tree_roots: expected one or more nodes, of 8"),
-        ({"leaf_targetids": [0, 1, 0, 1, 1, 0, 1, 2]}, "below n_targets"),
-        ({"nodes_featureids": [0]}, "have 8 and 1 entries"),
-        ({"post_transform": 4}, "post_transform 4"),
+        ({"tree_roots": [8]}, "tree_roots: expected one or more integers from 0 to 7"),
+        ({"leaf_targetids": [0, 1, 0, 1, 1, 0, 1, 2]}, "less than n_targets"),
+        ({"nodes_featureids": [0]}, "found 8 and 1"),
+        ({"post_transform": 4}, r"expected 0 \(none\), 1 \(softmax\) or 2 \(logistic\), found 4"),
     ],
 )
 def test_trees_that_are_none_are_refused(changes: dict[str, Any], words: str) -> None:

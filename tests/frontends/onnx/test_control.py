@@ -36,7 +36,9 @@ def test_a_branch_reads_from_outside() -> None:
 
 def test_branches_of_other_ranks_are_refused() -> None:
     made = branching([node("Relu", ["x"], ["t"])], [node("ReduceSum", ["x"], ["o"], keepdims=0)])
-    with pytest.raises(TypeMismatch, match="ONNX If 'y': the branches give 'y' with ranks 1 and"):
+    with pytest.raises(
+        TypeMismatch, match="ONNX If 'y': the branches compute 'y' with ranks 1 and"
+    ):
         build(made)
 
 
@@ -230,7 +232,7 @@ def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
     body = [node("SequenceConstruct", ["x"], ["longer"])]
     last = [node("ConcatFromSequence", ["seq"], ["y"], axis=0)]
     made = gathering(last, body, [node("SequenceEmpty", [], ["none"])])
-    with pytest.raises(Unsupported, match="ONNX Loop 'seq': a loop iteration replaces a seq"):
+    with pytest.raises(Unsupported, match="ONNX Loop 'seq': .* found one that replaces the seq"):
         build(made)
 
 

@@ -136,7 +136,7 @@ def test_other_grouped_products_are_refused() -> None:
     x, w, ends = _grouped(16, 4, torch.bfloat16)
     product = lambda x, w, e: F.grouped_mm(x, w[0], offs=e)  # noqa: E731
     program = exported(product, (x, w, ends), "_ _", "_ _ _", "_")
-    with pytest.raises(Unsupported, match="a grouped product: expected operands of rank 2 and 3"):
+    with pytest.raises(Unsupported, match="expected a grouped product of operands of rank 2 and 3"):
         tvm_disc.build(program)
 
 

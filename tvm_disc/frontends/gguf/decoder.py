@@ -102,8 +102,9 @@ def _sizes(file: GGUFFile) -> DecoderSizes:
     positions = int(file.number(f"{name}.context_length"))
     if heads % groups or depth % 2:
         raise BadInput(
-            f"{file.path}: expected key-value heads whose number divides that of the heads, and an "
-            f"even head size, found {heads} heads, {groups} key-value heads and the size {depth}"
+            f"{file.path}: expected a multiple of the number of key-value heads as the number of "
+            f"heads, and an even head size; found {heads} heads, {groups} key-value heads and head "
+            f"size {depth}"
         )
     _refuse_variants(file, name, depth, positions)
     scaling = str(file.value(f"{name}.rope.scaling.type", "none"))

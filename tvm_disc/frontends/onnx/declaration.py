@@ -39,7 +39,7 @@ class Declaration:
         if given > self.most_inputs:
             inputs = "1 input" if self.most_inputs == 1 else f"{self.most_inputs} inputs"
             raise Unsupported(
-                f"expected at most {inputs} by {self.source}, found {given}; remove the others"
+                f"expected at most {inputs} for {self.source}, found {given}; remove the others"
             )
 
     def _unknown(self, names: list[str]) -> str:

@@ -35,7 +35,7 @@ def dtype_of(code: int) -> str:
 
         known = code in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(code) if known else str(code)
-        raise Unsupported(f"element type {name}")
+        raise Unsupported(f"element type {name} is not supported")
     return DTYPES[code]
 
 

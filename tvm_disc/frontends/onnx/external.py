@@ -109,8 +109,8 @@ def check_external(model: ModelProto, folder: str, path: Path | None = None) -> 
     if most is not None and total > most:
         large = max(places, key=lambda p: p.nbytes)
         raise BadInput(
-            f"ONNX external data: the tensors have {total} bytes, {large.name!r} alone has "
-            f"{large.nbytes}; the memory of this machine has {most}"
+            f"ONNX external data: the tensors have {total} bytes in total (the largest, "
+            f"{large.name!r}, has {large.nbytes}), but this machine has {most} bytes of memory"
         )
     return places
 

@@ -199,7 +199,9 @@ class OnnxGraph:
                 self.values[name] = self._settled(value)
         missing = [n for n in proto.output[len(results) :] if n]
         if missing:
-            raise Unsupported(f"result {missing[0]!r} is not computed")
+            raise Unsupported(
+                f"result {missing[0]!r} is not supported: the converter does not compute it"
+            )
 
     def _settled(self, value: Any) -> Any:
         if not isinstance(value, Expr) or isinstance(value, ast.Constant):
@@ -288,7 +290,7 @@ def _result(value: object, name: str) -> Expr:
     if isinstance(value, list):
         return ast.Tuple(tuple(_result(v, name) for v in value))
     if not isinstance(value, Expr):
-        raise Unsupported(f"result {name!r}: expected a tensor, found an optional without one")
+        raise Unsupported(f"result {name!r}: expected a tensor, found an empty optional")
     return value
 
 

@@ -32,7 +32,8 @@ def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
 def _shape(value: Any) -> Sequence[object]:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise Unsupported(f"input {value.name!r}: expected a tensor, found a {kind or 'nothing'}")
+        found = f"a value of kind {kind.removesuffix('_type')!r}" if kind else "no type"
+        raise Unsupported(f"input {value.name!r}: expected a tensor, found {found}")
     if not value.type.tensor_type.HasField("shape"):
         raise Unsupported(f"input {value.name!r}: its rank is unknown; declare its shape")
     dims: Sequence[Any] = value.type.tensor_type.shape.dim

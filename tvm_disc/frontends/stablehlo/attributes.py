@@ -109,7 +109,10 @@ def constant(op: Any) -> np.ndarray:
             return np.full(shape, fill, ml_dtypes.bfloat16)
         return aligned(_bfloat16(str(attribute)).reshape(shape))
     if isinstance(attribute, ir.DenseResourceElementsAttr):
-        raise Unsupported("a constant in a resource section; store it in the module")
+        raise Unsupported(
+            "constants in the resource section of a module are not supported; store the elements "
+            "in the operation (dense<...>)"
+        )
     return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
 
 

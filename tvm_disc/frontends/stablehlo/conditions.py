@@ -78,7 +78,7 @@ def split(
         known = infer.value_of(cond)
         if known is not None:
             if not known.all():
-                raise BadInput(f"the module requires a condition that never holds: {message}")
+                raise BadInput(f"the module requires a condition that is always false: {message}")
             continue
         text = texts.of(value)
         if text is None:

@@ -127,7 +127,7 @@ def symbol_number(symbols: Symbols, keys: tuple[object, ...], axis: int | None) 
     for symbol in symbols.known():
         if axis is None and len(keys) == 1 and str(symbol) == keys[0]:
             return symbols.number(symbol)
-    raise Unsupported(f"{keys[0]} is not known outside of the body that computes it")
+    raise Unsupported(f"the value of {keys[0]} is not known at the start of the program")
 
 
 __all__ = ["Read", "checked", "symbol_number"]

@@ -91,7 +91,10 @@ class ExportedInputs:
         if not free:
             return self._formula(dim), None
         if len(free) > 1 or len(dim.free_symbols) > 1:
-            raise Unsupported(f"input dim {name}: no symbol of {dim} is a dim of an input")
+            raise Unsupported(
+                f"input dim {name}: its size {dim} has several symbols, and not all of them are "
+                "dims of inputs"
+            )
         return AnyDim(name), free[0]
 
     def _formula(self, dim: Any) -> Dim:
@@ -102,7 +105,7 @@ class ExportedInputs:
             return int(dim)
         op = _OPS.get(type(dim).__name__)
         if op is None:
-            raise Unsupported(f"an input dim of {dim} is not supported")
+            raise Unsupported(f"an input dim of size {dim} is not supported")
         first, *rest = (self._formula(a) for a in dim.args)
         for other in rest:
             first = DimOp(op, first, other)
@@ -121,7 +124,7 @@ class ExportedInputs:
 
         factors = sympy.Poly(dim, symbol).all_coeffs()
         if len(factors) != 2 or not all(c.is_Integer for c in factors) or factors[0] <= 0:
-            raise Unsupported(f"an input dim of {dim} is not supported")
+            raise Unsupported(f"an input dim of size {dim} is not supported")
         step, start = (int(c) for c in factors)
         self.symbols.bind(symbol, partial(_solved, read, step, start))
         dim_name = f"{var.name_hint}.{axis}"
@@ -193,7 +196,7 @@ class ExportedInputs:
             text = printed(guard.expr)
             if foreign:
                 symbols = ", ".join(map(str, foreign))
-                reason = f"no input has the size {symbols}, a symbol of PyTorch"
+                reason = f"it reads {symbols} of PyTorch, which no input defines"
                 self.drop(text, reason, self.symbol_place)
             elif guard.tests_only_one or guard.tests_only_zero:
                 self.drop_layout(text, guard.place, self.symbol_place)

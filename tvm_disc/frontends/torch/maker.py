@@ -188,7 +188,7 @@ class Maker(Calls[Value, Dim]):
             default = {bool: "bool", int: "int64"}.get(type(value), "float32")
             return self.literal(value, dtype or default)
         if isinstance(value, complex):
-            raise Unsupported("complex numbers")
+            raise Unsupported(f"complex numbers are not supported, found {value}")
         made = self.symbols.value(value)
         return made if dtype is None else self.cast(made, dtype)
 

@@ -174,7 +174,8 @@ class GraphConversion:
         dims, dtype = dims_of(val), relay_dtype(val.dtype)
         if made.dtype != dtype or made.rank != len(dims):
             raise Unsupported(
-                f"expected {dtype} of rank {len(dims)}, made {made.dtype} of rank {made.rank}"
+                f"the converter returned {made.dtype} of rank {made.rank}, expected {dtype} of "
+                f"rank {len(dims)}, as PyTorch infers"
             )
         return Value(made.expr, dtype, dims)
 
@@ -197,7 +198,7 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: SymExpr) -> Expr:
         elif kind == "DivideByKey":
             found = op("floor_divide", found, scalar(int(value), "int64"))
         elif kind not in ("CallMethodKey", "ConvertIntKey"):
-            raise Unsupported(f"the size {symbol}, which is read by {kind}")
+            raise Unsupported(f"the size {symbol} is not supported: PyTorch reads it by {kind}")
     if isinstance(found, Value):
         dtype = "int64" if symbol.is_integer else "float64"
         line = op("reshape", found.expr, newshape=(), allowzero=True)

@@ -93,7 +93,10 @@ def _gathered(n: OnnxNode, leaf: Expr, trees: int) -> Expr:
     weights = array_of(n.required("leaf_weights"), folder).reshape(-1)
     targets, count = np.asarray(n.required("leaf_targetids")), int(n.required("n_targets"))
     if len(targets) != len(weights) or not np.all((targets >= 0) & (targets < count)):
-        raise TypeMismatch("leaf_targetids: expected a target for each weight, below n_targets")
+        raise TypeMismatch(
+            f"leaf_targetids: expected {len(weights)} integers from 0 to {count - 1}: one for each "
+            "entry of leaf_weights, less than n_targets"
+        )
     dtype = n.dtype(n[0])
     limits = np.finfo(weights.dtype)
     nothing = 0 if how in (_SUM, _AVERAGE) else limits.max if how == _MIN else limits.min
@@ -107,7 +110,9 @@ def _gathered(n: OnnxNode, leaf: Expr, trees: int) -> Expr:
 def _transformed(n: OnnxNode, x: Expr) -> Expr:
     how = int(n.attr("post_transform", 0))
     if how not in (0, 1, 2):
-        raise Unsupported(f"post_transform {how}; expected 0, 1 or 2: none, softmax, logistic")
+        raise Unsupported(
+            f"post_transform: expected 0 (none), 1 (softmax) or 2 (logistic), found {how}"
+        )
     return x if how == 0 else n.softmax(x, -1) if how == 1 else n.sigmoid(x)
 
 
@@ -126,9 +131,9 @@ def _forest(n: OnnxNode) -> Forest:
     splits = array_of(n.required("nodes_splits"), folder)
     missing = n.attr("nodes_missing_value_tracks_true") or [0] * nodes
     if np.any((modes < 0) | (modes > MEMBER)):
-        raise TypeMismatch(f"nodes_modes: expected 0 to {MEMBER}")
+        raise TypeMismatch(f"nodes_modes: expected integers from 0 to {MEMBER}")
     if roots.size == 0 or not np.all((roots >= 0) & (roots < nodes)):
-        raise TypeMismatch(f"tree_roots: expected one or more nodes, of {nodes}")
+        raise TypeMismatch(f"tree_roots: expected one or more integers from 0 to {nodes - 1}")
     return Forest(
         roots,
         features,
@@ -148,7 +153,10 @@ def _filled(
     """Return an array with the value of each inner node, then an arbitrary value for each leaf."""
     made = np.asarray(values, dtype).reshape(-1)
     if len(made) != nodes:
-        raise TypeMismatch(f"the attributes of nodes have {nodes} and {len(made)} entries")
+        raise TypeMismatch(
+            "expected the same number of entries in all attributes of the nodes, found "
+            f"{nodes} and {len(made)}"
+        )
     return np.concatenate([made, np.full(leaves, made[0], dtype)])
 
 
@@ -158,7 +166,10 @@ def _ways(n: OnnxNode, name: str, nodes: int, leaves: int) -> np.ndarray:
     if len(ids) != nodes or len(is_leaf) != nodes:
         raise TypeMismatch(f"{name}nodeids and {name}leafs: expected {nodes} entries")
     if np.any((ids < 0) | (ids >= np.where(is_leaf, leaves, nodes))):
-        raise TypeMismatch(f"{name}nodeids: an entry is neither a node nor a leaf")
+        raise TypeMismatch(
+            f"{name}nodeids: expected integers less than {nodes} for nodes and less than {leaves} "
+            "for leaves"
+        )
     return np.concatenate([np.where(is_leaf, ids + nodes, ids), nodes + np.arange(leaves)])
 
 
@@ -187,7 +198,10 @@ def _members(n: OnnxNode, modes: np.ndarray, leaves: int) -> np.ndarray:
         values = array_of(n.attr("membership_values"), n.graph.model.folder)
         sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)[:-1]
     if len(sets) != len(asked):
-        raise TypeMismatch(f"membership_values: {len(sets)} sets for {len(asked)} nodes")
+        raise TypeMismatch(
+            f"membership_values: expected a set for each of the {len(asked)} nodes of mode "
+            f"{MEMBER}, found {len(sets)}"
+        )
     width = max((len(s) for s in sets), default=1)
     table = np.full((len(modes) + leaves, width), np.nan, sets[0].dtype if sets else "float32")
     for at, members in zip(asked, sets, strict=True):

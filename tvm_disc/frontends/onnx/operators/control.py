@@ -54,7 +54,8 @@ def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], d
 def _tensors(values: Sequence[object], what: str) -> None:
     if not all(isinstance(v, Expr) for v in values):
         raise Unsupported(
-            f"expected tensors from {what}, found a sequence or an optional at run time"
+            f"{what}: expected tensors, found a sequence or an optional that is not known at "
+            "compile time"
         )
 
 
@@ -76,7 +77,7 @@ def _if(n: OnnxNode) -> Any:
         def make(params: list[Expr]) -> list[Expr]:
             inside = [*plain.items(), *zip(tensors, params, strict=True)]
             results = run(n, proto, (), inside)
-            _tensors(results, "a branch")
+            _tensors(results, "results of a branch")
             shapes.append([n.literals(r) for r in results])
             return results
 
@@ -114,8 +115,8 @@ def _branch_of_ranks(
     declared = n.graph.ranks.get(name)
     found = "not declared" if declared is None else f"declared as {declared}"
     raise TypeMismatch(
-        f"the branches give {name!r} with ranks {ranks[0]} and {ranks[1]}, and its rank is "
-        f"{found}; declare the rank that every call has, in value_info or as an output"
+        f"the branches compute {name!r} with ranks {ranks[0]} and {ranks[1]}, and its rank is "
+        f"{found}; if all calls have the same rank, declare it, in value_info or as an output"
     )
 
 
@@ -172,7 +173,7 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
     plain, tensors = _reads(n, [body])
     places = [k for k, s in enumerate(given) if isinstance(s, list)]
     state = [s for s in given if not isinstance(s, list)]
-    _tensors(state, "a loop")
+    _tensors(state, "initial values of a loop")
     loop = TensorLoop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
@@ -184,7 +185,7 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
         new, rows = results[: len(given)], results[len(given) :]
         grown = [_added(new[k]) for k in places]
         kept = [x for k, x in enumerate(new) if k not in places]
-        _tensors([*kept, *rows], "a loop")
+        _tensors([*kept, *rows], "results of a loop iteration")
         rows = [
             _declared(n, x, v) for x, v in zip(rows, body.output[1 + len(given) :], strict=True)
         ]
@@ -214,7 +215,10 @@ def _with(now: list[Expr], places: Sequence[int]) -> list[object]:
 
 def _added(sequence: object) -> Expr:
     if not isinstance(sequence, Growing):
-        raise Unsupported("a loop iteration replaces a sequence; expected SequenceInsert")
+        raise Unsupported(
+            "expected a loop that extends its sequence by SequenceInsert, found one that replaces "
+            "the sequence"
+        )
     return sequence.item()
 
 
@@ -232,9 +236,9 @@ def _scan_batched(n: OnnxNode) -> list[Any]:
     """Convert Scan of opset 8, which runs a separate scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     if n.get(0) is not None:
-        raise Unsupported("sequence_lens; convert the model to opset 9")
+        raise Unsupported("input sequence_lens is not supported; convert the model to opset 9")
     given = n.inputs[1:]
-    _tensors(given, "a scan")
+    _tensors(given, "inputs of a scan")
     backwards = list(n.attr("directions") or [0] * many)
     dims = [["batch", *[None] * (n.rank(x) - 1)] for x in given]
     given = n.fitted({f"input {k}": x for k, x in enumerate(zip(given, dims, strict=True), 1)})
@@ -263,7 +267,7 @@ def _scan_batched(n: OnnxNode) -> list[Any]:
 
 def _scan(n: OnnxNode) -> list[object]:
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
-    _tensors(n.inputs, "a scan")
+    _tensors(n.inputs, "inputs of a scan")
     state, inputs = n.inputs[: len(n) - many], n.inputs[len(n) - many :]
     backwards = list(n.attr("scan_input_directions") or [0] * many)
     axes = list(n.attr("scan_input_axes") or [0] * many)

@@ -116,7 +116,7 @@ def spatial(n: Calc, x: Expr) -> int:
     """
     rank = n.rank(x) - 2
     if not 1 <= rank <= 3:
-        raise Unsupported(f"an input of rank {rank + 2}: expected 3, 4 or 5")
+        raise Unsupported(f"expected an input of rank 3, 4 or 5, found rank {rank + 2}")
     return rank
 
 

@@ -187,7 +187,9 @@ def cast_to(n: OnnxNode, x: Expr, dtype: str) -> Expr:
 def _bit_cast(n: OnnxNode) -> Expr:
     dtype = dtype_of(int(n.required("to")))
     if np.dtype(dtype).itemsize != np.dtype(n.dtype(n[0])).itemsize:
-        raise TypeMismatch(f"from {n.dtype(n[0])} to {dtype}: expected types of one width")
+        raise TypeMismatch(
+            f"expected a type of the same size as {n.dtype(n[0])} as `to`, found {dtype}"
+        )
     x = n.cast(n[0], "uint8") if n.dtype(n[0]) == "bool" else n[0]
     if dtype == "bool":
         return n.not_equal(x, 0)

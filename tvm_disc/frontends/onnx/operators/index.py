@@ -147,7 +147,7 @@ def _tensor_scatter(n: OnnxNode) -> Expr:
     rank, axis = n.rank(cache), n.axis_of(cache, -2)
     mode = str(n.attr("mode", "linear"))
     if axis == 0:
-        raise TypeMismatch("axis 0 is the batch")
+        raise TypeMismatch("axis: expected an axis other than 0, which is the batch axis")
     if mode not in ("linear", "circular"):
         raise Unsupported(f"mode: expected 'linear' or 'circular', found {mode!r}")
     batch, size = n.size(cache, 0), n.size(cache, axis)

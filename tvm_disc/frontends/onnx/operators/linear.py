@@ -70,7 +70,7 @@ def _einsum(n: OnnxNode) -> Expr:
     left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(n):
-        raise TypeMismatch(f"the equation has {len(terms)} operands, the node {len(n)}")
+        raise TypeMismatch(f"expected {len(terms)} inputs, as in the equation, found {len(n)}")
     if not arrow:
         letters = sorted(c for c in set(left) if c.isalpha() and left.count(c) == 1)
         out = ("..." if "..." in left else "") + "".join(letters)

@@ -55,7 +55,7 @@ def _activations(n: OnnxNode, defaults: Sequence[str], directions: int) -> list[
         found.append(_bound(n, name, float(a), float(b)))
     each = len(defaults)
     if len(found) != each * directions:
-        raise Unsupported(f"{len(found)} activations: expected {each * directions}")
+        raise Unsupported(f"expected {each * directions} activations, found {len(found)}")
     return [found[k * each : (k + 1) * each] for k in range(directions)]
 
 

@@ -102,7 +102,7 @@ def _map(n: OnnxNode) -> Any:
 
 def _get_element(n: OnnxNode) -> Any:
     if n.get(0) is None:
-        raise Unsupported("the optional has no element")
+        raise Unsupported("expected an optional with an element, found an empty one")
     return [n.get(0)]
 
 

@@ -28,7 +28,10 @@ def _constant(n: OnnxNode) -> Expr:
         for attr in (name, f"{name}s"):
             if attr in n.attrs:
                 return const(n.attrs[attr], dtype)
-    raise Unsupported(f"a constant of {', '.join(n.attrs) or 'nothing'}")
+    raise Unsupported(
+        "expected a constant of a tensor, numbers or one number, found "
+        f"{', '.join(n.attrs) or 'no attribute'}"
+    )
 
 
 def _shape_part(n: OnnxNode) -> Expr:

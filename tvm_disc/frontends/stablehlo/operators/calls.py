@@ -60,7 +60,7 @@ def _custom(n: StableHLONode) -> object:
     row = _CUSTOM.get(target)
     if row is None:
         raise Unsupported(
-            f"the custom call @{target} is implemented by a library of JAX; expected one of "
+            f"the custom call @{target} has no converter; expected one of "
             f"{', '.join('@' + name for name in _CUSTOM)}"
         )
     return row(n)

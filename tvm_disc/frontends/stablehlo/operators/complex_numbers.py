@@ -44,9 +44,9 @@ def converted(n: StableHLONode, real: Convert | None) -> object:
     if real is not None and n.name in ("dot_general", "dot"):
         return _contraction(n, real)
     if n.name == "reduce" and (len(n) > 2 or monoid(n.block()) != "add"):
-        raise Unsupported("a reduction of complex numbers: expected a sum, found another function")
+        raise Unsupported("complex numbers can only be reduced by a sum")
     if real is None or n.name not in _BY_PARTS:
-        raise Unsupported("programs have no complex numbers for this operator")
+        raise Unsupported("the operator has no converter for complex numbers")
     return _made(*(real(_part(n, k)) for k in range(2)))
 
 

@@ -95,7 +95,10 @@ def _bitcast(n: StableHLONode) -> Expr:
     """
     dtype, found = n.out_dtype(), n.dtype(n[0])
     if "bool" in (dtype, found):
-        raise Unsupported(f"from {found} to {dtype}: a bool has no defined bits; use a comparison")
+        raise Unsupported(
+            f"expected types other than bool, found {found} and {dtype}: the bits of a bool are "
+            "undefined; use a comparison"
+        )
     new, old = 8 * _bytes(dtype), 8 * _bytes(found)
     if new == old:
         return op("reinterpret", n[0], dtype=dtype)

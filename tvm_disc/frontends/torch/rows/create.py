@@ -78,7 +78,7 @@ def _triangle(find: Callable[..., Any]) -> Row:
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Unsupported(
-                "expected a triangle of positions whose size is known at compile time"
+                f"expected row and col as integers known at compile time, found {rows}, {columns}"
             )
         return m.literal(np.stack(find(rows, offset, columns)), m.out_dtype)
 

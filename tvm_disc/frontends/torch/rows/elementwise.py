@@ -140,7 +140,7 @@ def _view_dtype(m: Maker, x: Value, dtype: object) -> Value:
     wanted = relay_dtype(dtype)
     if _width(wanted) != _width(x.dtype):
         raise Unsupported(
-            f"a view of {x.dtype} as {wanted}: expected types whose elements have one size"
+            f"expected a view as a type of the same size as {x.dtype}, found {wanted}"
         )
     return x if wanted == x.dtype else _bits(m, x, wanted)
 

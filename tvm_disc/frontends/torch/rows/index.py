@@ -328,7 +328,7 @@ def _unique_consecutive(
 
 
 def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
-    raise Unsupported("unique along an axis is not supported; that of all elements is")
+    raise Unsupported("unique along an axis is not supported; only unique of all elements is")
 
 
 _SCALARS = ("Tensor", "Scalar")

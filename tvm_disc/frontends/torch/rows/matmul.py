@@ -158,7 +158,7 @@ def _flash(
     removes the flag ``enable_gqa`` when it selects such a kernel.
     """
     if any(m.used(k) for k in range(1, len(m.out))):
-        raise Unsupported("results of attention that only its gradient reads are not supported")
+        raise Unsupported("only the first result of attention is supported; the module uses others")
     heads = query.dims[-3]
     key, value = (_shared_heads(m, t, heads) for t in (key, value))
     found = attention(m, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
@@ -181,8 +181,9 @@ def _grouped(
     """
     if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
         raise Unsupported(
-            "a grouped product: expected operands of rank 2 and 3 with offsets and no "
-            f"bias, found rank {x.rank} and {weight.rank}"
+            "expected a grouped product of operands of rank 2 and 3, with offs and without bias; "
+            f"found ranks {x.rank} and {weight.rank}, {'no ' * (offs is None)}offs and "
+            f"{'no ' * (bias is None)}bias"
         )
     places, ends = m.arange(x.dims[0]), m.cast(offs, "int64")
     found = m.call("searchsorted", ends, places, right=True, dtype="int64")
@@ -204,7 +205,7 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     """Return the distances of all pairs of rows i < j, in row-major order."""
     rows = x.dims[0]
     if not isinstance(rows, int):
-        raise Unsupported("expected pdist of a number of rows that is known at compile time")
+        raise Unsupported(f"expected a number of rows known at compile time, found {rows}")
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     gap = m.take(x, first, 0) - m.take(x, second, 0)
     return norm(m, gap, float(p), [1], False)

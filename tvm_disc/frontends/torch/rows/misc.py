@@ -56,7 +56,9 @@ def _embedding_bag(
     if mode == 1:
         made = made / m.expand(m.maximum(count, 1.0), 1)
     if any(m.used(k) for k in (1, 2, 3)):
-        raise Unsupported("results of embedding_bag that only its gradient reads are not supported")
+        raise Unsupported(
+            "only the first result of embedding_bag is supported; the module uses others"
+        )
     return made, None, None, None
 
 

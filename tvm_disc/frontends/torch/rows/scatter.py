@@ -59,7 +59,9 @@ def _scatter_reduce(
     if reduce == "mean":
         return _scatter_mean(m, x, dim, index, src, include_self)
     if reduce not in _NAMES:
-        raise Unsupported(f"scatter_reduce by {reduce!r}")
+        raise Unsupported(
+            f"reduce: expected 'mean' or one of {', '.join(map(repr, _NAMES))}, found {reduce!r}"
+        )
     how = _NAMES[reduce]
     if not include_self:
         nothing = m.full(_neutral(how, x.dtype), index.dims, x.dtype)

@@ -64,9 +64,7 @@ def _slice(
     if begin == 0 and step == 1 and dims == x.dims:
         return x
     if not isinstance(step, int):
-        raise Unsupported(
-            f"expected a step of the slice that is known at compile time, found {step}"
-        )
+        raise Unsupported(f"expected a slice step that is known at compile time, found {step}")
     return m.slice(x, dim, begin, stop, step)
 
 
@@ -79,7 +77,7 @@ def _select(m: Maker, x: Value, dim: int, index: Dim) -> Value:
 
 def _narrow(m: Maker, x: Value, dim: int, start: object, length: Dim) -> Value:
     if isinstance(start, Value):
-        raise Unsupported("expected the start of narrow as an integer, found a tensor")
+        raise Unsupported("start: expected an integer, found a tensor")
     if isinstance(start, int) and isinstance(length, int):
         x = m.nonempty(x, [dim], start + length if start >= 0 else max(-start, length))
     end = start + length
@@ -140,7 +138,7 @@ def _repeat_interleave(
     m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: object
 ) -> Value:
     if m.is_tensor(repeats):
-        raise Unsupported("expected numbers of repetitions that are known at compile time")
+        raise Unsupported("repeats: expected an integer, found a tensor")
     if dim is None:
         x, dim = m.flat(x), 0
     if not isinstance(repeats, int):
