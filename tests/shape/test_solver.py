@@ -172,7 +172,7 @@ def test_a_refuted_requirement_says_why() -> None:
 
 def test_likely_needs_a_symbol() -> None:
     solver, _, s, _ = bert()
-    with pytest.raises(ShapeConflict, match="likely values need a symbol"):
+    with pytest.raises(ShapeConflict, match="likely values: expected a symbol"):
         solver.likely(s * 2, [4])
 
 

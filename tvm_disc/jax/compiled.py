@@ -47,7 +47,10 @@ class Compiled:
                 calls.settled = None
         leaves, tree = self._flatten((args, kwargs))
         if tree != self._in_tree:
-            raise BadInput(f"arguments: expected the structure {self._in_tree}, found {tree}")
+            raise BadInput(
+                "arguments: expected the structure of the example arguments, "
+                f"{self._in_tree}, found {tree}"
+            )
         key = *map(type, leaves), *kinds(leaves)
         call = calls.get(key) or calls.add(key, self, leaves)
         return call(leaves)

@@ -146,8 +146,8 @@ class _Jitted:
         unknown = [n for n in dynamic if n not in self.parameters]
         if unknown:
             raise BadInput(
-                f"dynamic: {unknown[0]!r} is no parameter of {function.__name__}; expected some "
-                f"of {', '.join(self.parameters)}"
+                f"dynamic: {unknown[0]!r} is not a parameter of {function.__name__}; its "
+                f"parameters are {', '.join(self.parameters)}"
             )
         self.programs: dict[Hashable, Compiled] = {}
         self._calls = CallTable(settles=not static)

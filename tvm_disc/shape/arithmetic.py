@@ -100,14 +100,14 @@ def _true_quotient(a: Expr, b: Expr) -> Expr:
     a, b = as_float(a), as_float(b)
     x, y = literal(a), literal(b)
     if y == 0:
-        raise Mistyped("'/' by 0")
+        raise Mistyped("expected a divisor of '/' other than 0")
     return real(x / y) if x is not None and y is not None else tirx.Div(a, b)
 
 
 def _shifted(a: Expr, by: Expr, left: bool) -> Expr:
     count = literal(by)
     if not isinstance(count, int) or not 0 <= count < 62 or kind_of(a) != INT:
-        raise Mistyped("expected an integer shifted by a literal below 62")
+        raise Mistyped("expected an integer shifted by a literal from 0 to 61")
     return a * integer(1 << count) if left else tirx.floordiv(a, integer(1 << count))
 
 

@@ -282,7 +282,7 @@ class _Parser:
             _, sign, column = self._next()
             right = part()
             if sign in ("//", "%") and literal(right) == 0:
-                self._fail(f"'{sign}' by 0", column)
+                self._fail(f"expected a divisor of '{sign}' other than 0", column)
             if sign in ("/", "//", "%") and literal(right) is None:
                 self.defined.append(self._made(column, related, "!=", right, integer(0)))
             out = self._made(column, BINARY[sign], out, right)

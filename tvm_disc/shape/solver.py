@@ -231,7 +231,7 @@ class Solver:
         """Add likely values of `var`, a hint for kernel selection that proofs never use."""
         atom = self._p(var).as_atom
         if atom is None:
-            raise ShapeConflict(f"likely values need a symbol, found {show(var)}")
+            raise ShapeConflict(f"likely values: expected a symbol, found {show(var)}")
         self._likely[atom] = tuple(sorted({*self._likely.get(atom, ()), *map(int, values)}))
 
     @query

@@ -232,7 +232,7 @@ def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
     body = [node("SequenceConstruct", ["x"], ["longer"])]
     last = [node("ConcatFromSequence", ["seq"], ["y"], axis=0)]
     made = gathering(last, body, [node("SequenceEmpty", [], ["none"])])
-    with pytest.raises(Unsupported, match="ONNX Loop 'seq': .* found one that replaces the seq"):
+    with pytest.raises(Unsupported, match=r"ONNX Loop 'seq': .* found one that replaces the seq"):
         build(made)
 
 

@@ -147,7 +147,7 @@ def test_the_lookup_of_programs_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_refusals() -> None:
-    with pytest.raises(BadInput, match="'z' is no parameter of f"):
+    with pytest.raises(BadInput, match="'z' is not a parameter of f"):
 
         @disc_jax.jit(dynamic={"z": "n"})
         def f(x: Any) -> Any:
