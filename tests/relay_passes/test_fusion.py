@@ -264,7 +264,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
         "work before a product",
         lambda x, y: relay.nn.dense(relay.tanh(x), weight(4, 8)),
         2,
-        "while a tile is loaded, elements can be reordered or sliced, but not computed",
+        "an operand of a matmul kernel may only be a view, a permutation, a slice or a broadcast",
     ),
     (
         "a dear value read through a broadcast",

@@ -103,10 +103,13 @@ def refused(body: Any, *params: Any) -> str:
         (lambda: wide(np.ones((2, 65536), "int8")), "fewer than 16 columns"),
         (
             lambda: relay.multiply(wide(), const(RNG.random((N, K)))),
-            "expected a scale per 8 rows of the matrix or more, found one per 1",
+            "expected at least 8 rows of the matrix per scale, found 1",
         ),
-        (lambda: relay.tanh(wide()), "is not a cast, transpose, reshape"),
-        (lambda: relay.add(times_column(), const(1.0)), "shifts the weights after scaling"),
+        (lambda: relay.tanh(wide()), "is not a cast, a transpose, a reshape"),
+        (
+            lambda: relay.add(times_column(), const(1.0)),
+            "adds to the weights after the product with the scale",
+        ),
         (
             lambda: relay.cast(relay.cast(times_column(), "float16"), "float32"),
             "rounds its operand to float16",

@@ -248,14 +248,14 @@ def test_positions_restart_in_every_item() -> None:
 BAD_ARGUMENTS: list[tuple[Any, str]] = [
     (["x"], r"ragged: expected a mapping of inputs to axes, such as \{\"ids\": 1\}, found list"),
     ({1: 1}, "ragged: expected the name of an input, found 1"),
-    ({"x": 0}, "ragged: input 'x': expected axis 1, the one behind the axis of the items, found 0"),
-    ({"x": True}, "ragged: input 'x': expected axis 1, .* found True"),
+    ({"x": 0}, r"ragged: input 'x': expected axis 1 \(axis 0 counts the items\), found 0"),
+    ({"x": True}, "ragged: input 'x': expected axis 1 .* found True"),
     ({"z": 1}, r"ragged: no input is called 'z'; the inputs are \['x', 'flat', 'fixed'\]"),
     ({"x": 1, "z": 1}, "ragged: no input is called 'z'; the inputs are"),
     ({"fixd": 1}, "ragged: no input is called 'fixd'; did you mean 'fixed'\\?; the inputs are"),
     ({"x": 1, "Flat": 1}, "ragged: no input is called 'Flat'; did you mean 'flat'"),
-    ({"flat": 1}, "ragged: input 'flat': expected a tensor with an axis 1"),
-    ({"fixed": 1}, "ragged: input 'fixed': expected a dim of any size at axis 1, found 4"),
+    ({"flat": 1}, "ragged: input 'flat': expected a tensor of rank 2 or more"),
+    ({"fixed": 1}, "ragged: input 'fixed': expected a dynamic size of axis 1, found 4"),
 ]
 
 
@@ -301,7 +301,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "gram matrix": (
         lambda x: relay.nn.batch_matmul(x, x),
-        "ragged: matmul.*a product of two values of an item must be part of an attention",
+        "ragged: matmul.*a matmul of two ragged values must be part of an attention",
     ),
     "length as a number": (
         lambda x: x / _length(x),
@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "transposed result": (
         lambda x: relay.transpose(x, (0, 2, 1)),
-        r"ragged: result 0: expected the axes of items and of elements first, found \(b, 8, s\)",
+        r"ragged: result 0: expected the item axis and the ragged axis first, found \(b, 8, s\)",
     ),
     "prefix sums over items": (
         lambda x: relay.cumsum(x, axis=0),

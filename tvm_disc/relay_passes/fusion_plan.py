@@ -224,7 +224,7 @@ class _Planner(Relations):
         if node.cls is not OpClass.ELEMWISE:
             return f"{kind_of(node)} cannot be fused as an epilogue: it is not element-wise"
         if self._widened_elsewhere(group, node):
-            return "the kernels that read its operand, which is stored in bytes, convert the bytes"
+            return f"the kernels that read its result cast {node.inputs[0].dtype} themselves"
         if len({group.frame[x] for x in inside}) != 1:
             return "its operands order their elements differently"
         if not all(self.same_shape(x, node) for x in inside):
@@ -353,11 +353,11 @@ class _Planner(Relations):
         elif node.cls is OpClass.VIEW:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
                 own = show_shape(node.shape)
-                return f"a row kernel views one value per row only; the view has the shape {own}"
+                return f"a row kernel supports only views of one value per row, found shape {own}"
         else:
             return f"{kind_of(node)} is neither element-wise nor a reduction along the rows"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
-            return "it views values that are not one per row"
+            return "its operand does not have exactly one value per row"
         if between := self.cycle_with(group, node):
             return f"fusing would create a cycle through {between.label}, in another kernel"
         return None
@@ -455,7 +455,10 @@ class _Planner(Relations):
             return None
         tiled = group.kind in ("dot", "conv") and not movement
         if tiled and (widened_from(node) is None or self._is_operand(group, node)):
-            return "while a tile is loaded, elements can be reordered or sliced, but not computed"
+            return (
+                f"an operand of a {kind_of(group.anchor)} kernel may only be a view, a "
+                "permutation, a slice or a broadcast of one tensor"
+            )
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
         if group.kind == "conv" and node.cls is not OpClass.VIEW and self._is_operand(group, node):

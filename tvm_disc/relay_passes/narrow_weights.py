@@ -190,7 +190,10 @@ class _Products:
         if self.narrowing.rounds and arrays[0].dtype == np.int8:
             block = _block(len(arrays[0]), group)
             if block is None:
-                reason = f"no block of at least {LEAST_BLOCK} rows divides a group of {group}"
+                reason = (
+                    f"no multiple of {NIBBLES} from {LEAST_BLOCK} to {MOST_BLOCK} divides the "
+                    f"number of rows that share a scale, {group}"
+                )
                 self.refused.append(WhyNot(f"int8 rows of {product.label}", reason))
             else:
                 arrays, group = _by_blocks(arrays, group, block), block
@@ -328,7 +331,10 @@ def evaluate(node: Node) -> Numbers | str:
 def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
     row = node.row
     assert row is not None
-    refused = f"{node.label} is not a cast, transpose, reshape, subtracted zero point or scale"
+    refused = (
+        f"{node.label} is not a cast, a transpose, a reshape, the subtraction of a zero point or "
+        "the product with a scale"
+    )
     if len(given) == 1:
         if node.cls is OpClass.VIEW and (shape := _static(node)) is not None:
             return given[0].joined(shape)
@@ -405,16 +411,16 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
 
 def _scaled(node: Node, first: Numbers, factor: Array) -> Numbers | str:
     if node.dtype != COMPUTED:
-        return f"{node.label} scales in {node.dtype}"
+        return f"{node.label} multiplies by the scale in {node.dtype}, expected {COMPUTED}"
     factor = factor.astype(COMPUTED, copy=False)
     return replace(first, scale=factor if first.scale is None else first.scale * factor)
 
 
 def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
     if first.scale is not None:
-        return f"{node.label} shifts the weights after scaling"
+        return f"{node.label} adds to the weights after the product with the scale"
     if node.dtype not in ("int16", "int32", "int64", COMPUTED):
-        return f"{node.label} shifts in {node.dtype}"
+        return f"{node.label} subtracts the zero point in {node.dtype}"
     assert node.row is not None
     by = by.astype(node.dtype) * -node.row.shifts
     if first.zero is not None:
@@ -438,11 +444,11 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     period = given.period
     group = gcd(*(_period(x) * period for x in parts)) if parts else k
     if stored.dtype.name not in BYTES:
-        return ((stored,), k) if not parts else "bfloat16 weights cannot be scaled or shifted"
-    if group < min(LEAST_GROUP, k):
         return (
-            f"expected a scale per {LEAST_GROUP} rows of the matrix or more, found one per {group}"
+            ((stored,), k) if not parts else "bfloat16 weights cannot have a scale or a zero point"
         )
+    if group < min(LEAST_GROUP, k):
+        return f"expected at least {LEAST_GROUP} rows of the matrix per scale, found {group}"
     zero = np.zeros((1, n), "int32") if zero is None else zero[:: group // period]
     numbers, rest = _centred(stored, zero, group)
     rows = -(-k // group)

@@ -134,7 +134,9 @@ def OwnState(
         grown, fixed = _chosen(main, names, known)
         for name, given in (("state_dtype", dtype), ("state_window", window)):
             if given and not grown:
-                raise BadOption(f"{name}: expected names of growing caches, found a fixed size")
+                raise BadOption(
+                    f"{name}: expected growing caches in state, found only caches of fixed size"
+                )
         if window:
             grown = [_limited(g, window) for g in grown]
         changed = _with_buffers(main, grown, fixed, dtype, known)

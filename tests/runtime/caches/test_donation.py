@@ -242,7 +242,9 @@ def test_options_that_are_refused(donate: Any, message: str) -> None:
 
 
 def test_a_cache_of_state_is_no_donated_input() -> None:
-    with pytest.raises(BadOption, match="donate: input 'past' is a cache of state; leave it out"):
+    with pytest.raises(
+        BadOption, match="donate: input 'past' is a cache listed in state; leave it out"
+    ):
         build(scatters(), ["past"], state=["past"])
 
 

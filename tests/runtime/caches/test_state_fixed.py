@@ -456,7 +456,7 @@ def test_options_of_growing_caches_alone_are_refused() -> None:
         return [given[2], written(*given)]
 
     for name, value in (("state_dtype", "float16"), ("state_window", 4)):
-        message = f"{name}: expected names of growing caches, found a fixed size"
+        message = f"{name}: expected growing caches in state, found only caches of fixed size"
         assert refusal(body, **{name: value}) == message
 
 

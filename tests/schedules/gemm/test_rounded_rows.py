@@ -203,9 +203,9 @@ def test_results_do_not_depend_on_threads() -> None:
 @pytest.mark.parametrize(
     ("k", "group", "reason"),
     [
-        (1024, 16, "no block of at least 32 rows divides a group of 16"),
-        (2408, 344, "no block of at least 32 rows divides a group of 344"),
-        (1002, 1002, "no block of at least 32 rows divides a group of 1002"),
+        (1024, 16, "divides the number of rows that share a scale, 16"),
+        (2408, 344, "divides the number of rows that share a scale, 344"),
+        (1002, 1002, "divides the number of rows that share a scale, 1002"),
     ],
 )
 def test_rows_that_are_not_rounded(k: int, group: int, reason: str) -> None:

@@ -56,7 +56,9 @@ def _chosen(main: TVMFunction, donate: Sequence[str | int]) -> list[Var]:
     donated = named_inputs("donate", donate, main.params)
     for param in donated:
         if str(param.name) in owned:
-            raise BadOption(f"donate: input '{param.name}' is a cache of state; leave it out")
+            raise BadOption(
+                f"donate: input '{param.name}' is a cache listed in state; leave it out"
+            )
         if not is_tensor(param.ty):
             raise BadOption(f"donate: input '{param.name}': expected a tensor, found {param.ty}")
     return donated

@@ -217,7 +217,7 @@ class PropagationContext(Emitter):
             return self.builder.normalize(bare).ty
         except (tvm.error.InternalError, ValueError, TypeError) as error:
             lines = str(error).strip().splitlines()
-            raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
+            raise Unsupported(self.where(lines[-1] if lines else "TVM infers no type")) from error
 
     def survives(self, inferred: TVMType, ty: TVMType) -> bool:
         """Return whether the shape that TVM's inference finds is the known shape ``ty``."""
@@ -275,7 +275,7 @@ class PropagationContext(Emitter):
         """Simplify the broadcast of n against min(n, k), k >= 1: it is valid exactly if n <= k."""
         most = self.cut_at(dim, cut)
         if most is not None and self.solver.known_le(i64(1), most):
-            self.solver.require_le(dim, most, self.where(f"axis -{axis} is sliced to it"))
+            self.solver.require_le(dim, most, self.where(f"a slice must keep all of axis -{axis}"))
 
     # -- values --------------------------------------------------------------------------------
 

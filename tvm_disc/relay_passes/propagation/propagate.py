@@ -166,7 +166,7 @@ def propagate(
     if name and not portable and len(solver.guards) > first_guard:
         raise Unsupported(
             f"function '{name}' requires a run-time check, which a called function cannot have: "
-            f"{solver.guards[first_guard]}; use one symbol for equal dims"
+            f"{solver.guards[first_guard]}; use the same symbol for equal dims"
         )
     if portable:
         blocks = emit_guards(solver.guards[first_guard:], blocks)

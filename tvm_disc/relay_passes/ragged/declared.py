@@ -41,8 +41,7 @@ def check_ragged(ragged: object, options: Options, on_device: bool) -> dict[str,
             raise BadInput(f"ragged: expected the name of an input, found {name!r}")
         if isinstance(axis, bool) or not isinstance(axis, int) or axis != 1:
             raise BadInput(
-                f"ragged: input '{name}': expected axis 1, the one behind the axis of the items, "
-                f"found {axis!r}"
+                f"ragged: input '{name}': expected axis 1 (axis 0 counts the items), found {axis!r}"
             )
     if ragged and on_device:
         raise Unsupported("ragged: expected a CPU target, found a GPU")

@@ -65,9 +65,7 @@ def _view_reason(node: Node, dims: RaggedDims) -> str | None:
             dims.solver.known_eq(product(source[a + 1 : b]), product(target[c + 1 : d]))
         )
     return (
-        None
-        if same
-        else "it mixes elements of an axis that is padded to the largest length with others"
+        None if same else "it merges an axis that is padded to the largest length with other axes"
     )
 
 

@@ -68,7 +68,7 @@ def length_reason(values: Values, node: Node) -> str | None:
         return "the length of its result is not proved to increase with that of its operand"
     empty = dims.solver.const(substitute(size, {dims.sizes_in([size])[0].symbol: i64(0)}))
     if empty is None or empty > 0:
-        return "an item of length 0 would have a result"
+        return "its result for an item of length 0 is not empty"
     return None
 
 

@@ -62,12 +62,12 @@ class RaggedInputs:
         """Return (b, s) of a ragged input."""
         rank = len(param.ty.shape.values) if is_tensor(param.ty) and param.ty.shape else 0
         if rank < 2:
-            raise BadInput(f"ragged: input '{param.name}': expected a tensor with an axis 1")
+            raise BadInput(f"ragged: input '{param.name}': expected a tensor of rank 2 or more")
         found = [self.solver.simplify(d) for d in param.ty.shape.values[:2]]
         for axis, dim in enumerate(found):
             if not isinstance(dim, tirx.Var):
                 raise BadInput(
-                    f"ragged: input '{param.name}': expected a dim of any size at axis {axis}, "
+                    f"ragged: input '{param.name}': expected a dynamic size of axis {axis}, "
                     f"found {show(dim)}"
                 )
         self.replaced.update(zip(param.ty.shape.values[:2], found, strict=True))

@@ -35,7 +35,7 @@ class ItemAxes:
         axes = [self.axis(x) for x in node.inputs]
         to = self.axis(node)
         if to is None and any(self._has_items(d) for d in node.shape):
-            return "it merges the axis of items with others"
+            return "it merges the item axis with other axes"
         if all(a is None for a in axes):
             return None
         if to is None:

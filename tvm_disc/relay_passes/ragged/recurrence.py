@@ -118,7 +118,7 @@ class Recurrence:
         """Check the arguments and the operators of an iteration."""
         loop = self.loop
         if not loop.is_core:
-            raise NotRagged("a step does more than operators on tensors")
+            raise NotRagged("an iteration contains more than operators on tensors")
         for k, form in enumerate(self.forms):
             if isinstance(form, Packed):
                 fits = form.dim is self.dim and form.at == STEPS_FIRST and loop.is_fixed(k)

@@ -310,7 +310,7 @@ class _Rewriter:
             if not fits or not isinstance(form, Packed):
                 shape = show_shape(self.old[field].shape)
                 raise Unsupported(
-                    f"ragged: result {k}: expected the axes of items and of elements first, found "
+                    f"ragged: result {k}: expected the item axis and the ragged axis first, found "
                     f"{shape}"
                 )
             self.offsets.append(form.dim.offsets_name)

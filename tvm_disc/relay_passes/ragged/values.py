@@ -46,7 +46,7 @@ class Values:
         """Return why a product of two values of an item is refused outside of an attention."""
         reason = self.refused.get(node)
         why = "" if reason is None else f": {reason}"
-        return f"a product of two values of an item must be part of an attention{why}"
+        return f"a matmul of two ragged values must be part of an attention{why}"
 
     # -- positions -----------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def convolution(values: Values, node: Node, forms: Sequence[Form]) -> Form | str
     if not isinstance(form, Packed) or form.at != (0, 2) or not isinstance(weight, Dense):
         return "only its data may be ragged, along the axis of the window"
     if not plain or size is None or int(node.attrs["groups"]) != 1:
-        return "it has groups, a layout other than NCW and OIW, or a window of unknown size"
+        return "expected one group, the layouts NCW and OIW, and a window of known size"
     window = _window(values, node, form, size)
     if isinstance(window, str):
         return window
@@ -132,7 +132,7 @@ def _window(values: Values, node: Node, form: Packed, size: int) -> _Window | st
         return reason
     dim = values.dims.of(node.shape[2])
     if dim is None or (dim.root or dim) is not (form.dim.root or form.dim):
-        return "the length of its result is not that of its operand"
+        return "the length of its result is not computed from that of its operand"
     [stride], [apart] = (_numbers(node.attrs[name]) for name in ("strides", "dilation"))
     return _Window(form, dim, size, stride, _numbers(node.attrs["padding"])[0], apart)
 
