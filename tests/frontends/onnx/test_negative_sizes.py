@@ -329,7 +329,7 @@ def test_a_declared_rank_chooses_the_branch(rank: int, from_data: bool) -> None:
 
 
 def test_a_rank_that_nothing_declares() -> None:
-    with pytest.raises(TypeMismatch, match=r"ranks 1 and 2, and its rank is not declared; declare"):
+    with pytest.raises(TypeMismatch, match=r"ranks 1 and 2, and its rank is not declared; if"):
         squeezed(None)
 
 

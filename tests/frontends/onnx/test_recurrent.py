@@ -189,7 +189,7 @@ def test_one_direction_matches_the_evaluator() -> None:
     ("attributes", "words"),
     [
         ({"activations": ["Best", "Tanh", "Tanh"]}, "activation 'best'"),
-        ({"direction": "sideways"}, "unsupported direction 'sideways'"),
+        ({"direction": "sideways"}, "direction: expected .* found 'sideways'"),
         ({"activations": ["Tanh"]}, "expected 3 activations, found 1"),
     ],
 )

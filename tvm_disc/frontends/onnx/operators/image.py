@@ -160,7 +160,10 @@ def _keeping_ratio(
 ) -> Expr:
     """Resize with one scale for all axes: the smallest or the largest ratio of the lengths."""
     if policy not in ("not_larger", "not_smaller"):
-        raise Unsupported(f"unsupported keep_aspect_ratio_policy {policy!r}")
+        raise Unsupported(
+            "keep_aspect_ratio_policy: expected stretch, not_larger or not_smaller, found "
+            f"{policy!r}"
+        )
     sizes = [n.size(n[0], a) for a in axes]
     pick = n.minimum if policy == "not_larger" else n.maximum
     ratios = [_as(n, _ratio(n, o, d)) for o, d in zip(outs, sizes, strict=True)]
@@ -285,7 +288,10 @@ def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
         along = place * part * span / gaps
         alone = part * span / 2.0
         return n.where(one, alone, along) + first * span
-    raise Unsupported(f"unsupported coordinate_transformation_mode {mode!r}")
+    raise Unsupported(
+        "coordinate_transformation_mode: expected half_pixel, asymmetric, pytorch_half_pixel, "
+        f"half_pixel_symmetric, align_corners or tf_crop_and_resize, found {mode!r}"
+    )
 
 
 def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
@@ -347,7 +353,10 @@ def _nearest(n: Calc, where: Expr, rounding: str) -> Expr:
     elif rounding == "round_prefer_floor":
         whole = n.ceil(where - 0.5)
     else:
-        raise Unsupported(f"unsupported nearest_mode {rounding!r}")
+        raise Unsupported(
+            "nearest_mode: expected floor, ceil, round_prefer_ceil or round_prefer_floor, found "
+            f"{rounding!r}"
+        )
     return n.cast(whole, "int64")
 
 
@@ -444,7 +453,10 @@ def _roi_align(n: OnnxNode) -> Expr:
     default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
     mode = str(n.attr("coordinate_transformation_mode", default))
     if mode not in ("half_pixel", "output_half_pixel"):
-        raise Unsupported(f"unsupported coordinate_transformation_mode {mode!r}")
+        raise Unsupported(
+            "coordinate_transformation_mode: expected half_pixel or output_half_pixel, found "
+            f"{mode!r}"
+        )
     if mode == "half_pixel":
         rois = rois - (0.5 / scale)
     entries = n.expand(n.cast(picks, n.dtype(rois)), 1)

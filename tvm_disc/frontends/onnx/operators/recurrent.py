@@ -120,7 +120,9 @@ def _recurrent(
     direction = str(n.attr("direction", "forward"))
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
-        raise Unsupported(f"unsupported direction {direction!r}")
+        raise Unsupported(
+            f"direction: expected forward, reverse or bidirectional, found {direction!r}"
+        )
     functions = _activations(n, defaults, len(ways))
     batch_first = bool(n.attr("layout", 0))
     _fit(n, count * width, width, len(ways))
