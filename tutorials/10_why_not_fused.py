@@ -110,7 +110,7 @@ np.testing.assert_allclose(both(a, lonely), general(a, lonely), rtol=1e-5, atol=
 # ```text
 # kernel calls: dot_matmul_0
 # constraints that would simplify the program
-#   input 'x' axis 0 equals input 'y' axis 0    [add: axis 0: then it does not broadcast]
+#   input 'x' axis 0 equals input 'y' axis 0    [add: axis 0: no broadcast is then required]
 # ```
 #
 # ## Incompatible iteration orders

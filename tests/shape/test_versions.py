@@ -30,7 +30,7 @@ def test_a_broadcast_of_two_input_dims_is_a_wish() -> None:
     assert wished(solver) == ["n == m"]
     assert (
         str(solver.wishes[0])
-        == "input 'n' axis 0 equals input 'm' axis 0    [add: then it does not broadcast]"
+        == "input 'n' axis 0 equals input 'm' axis 0    [add: no broadcast is then required]"
     )
 
 

@@ -149,7 +149,7 @@ def broadcast(solver: Questions, a: Any, b: Expr, context: str) -> Any:
         return solver.simplify(a)
     # The first of the joined dims suffices: its equality to the others has been recorded already.
     first, second = (next(iter(solver.joins.parts(solver, dim).values())) for dim in (a, b))
-    solver.wish_eq(first, second, f"{context}: then it does not broadcast")
+    solver.wish_eq(first, second, f"{context}: no broadcast is then required")
     must = f"{solver.name_of(a)} must equal {solver.name_of(b)}"
     if any(wide):
         kept, other = (a, b) if wide[0] else (b, a)
