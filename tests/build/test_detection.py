@@ -97,14 +97,14 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "layout_transform",
         [(1, 6, 3)],
-        "blocks of 4 must divide axis C",
+        "axis C must be a multiple of the block of 4",
         Exception,
         {"src_layout": "NCW", "dst_layout": "NCW4c"},
     ),
     (
         "reinterpret",
         [(3,)],
-        "the width of float32, found int64",
+        "the same size as float32, found int64",
         TypeMismatch,
         {"dtype": "int64"},
     ),
@@ -118,7 +118,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "image.grid_sample",
         [(1, 2, 3, 3), (1, 2, 4, 4)],
-        "padding_mode 'wrap'",
+        "padding_mode: expected .*, found 'wrap'",
         TypeMismatch,
         {"padding_mode": "wrap"},
     ),
@@ -132,7 +132,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "nn.correlation",
         [(1, 2, 6, 6), (1, 2, 6, 6)],
-        "kernel_size 2: expected an odd",
+        "kernel_size: expected an odd",
         TypeMismatch,
         {"kernel_size": 2},
     ),
@@ -146,7 +146,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "nn.nll_loss",
         [(2, 3), (2,), (3,)],
-        "reduction 'median'",
+        "reduction: expected .*, found 'median'",
         TypeMismatch,
         {"reduction": "median", "ignore_index": -1},
     ),
@@ -189,7 +189,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "sliding_window",
         [(2, 3, 4)],
-        "for all 2 axes from axis 1",
+        "for each of the 2 axes from axis 1",
         TypeMismatch,
         {"axis": 1, "window_shape": (2,), "strides": (1,)},
     ),

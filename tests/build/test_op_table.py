@@ -43,6 +43,6 @@ def dummy_call(row: OpRow) -> relay.Function:
 
 @pytest.mark.parametrize("name", WITHOUT_RULE)
 def test_refused_with_a_reason(name: str) -> None:
-    pattern = rf"no import rule:\n  {re.escape(name)}: 1 calls.*: {re.escape(REFUSED[name])}"
+    pattern = rf"no import rule:\n  {re.escape(name)}: 1 call.*: {re.escape(REFUSED[name])}"
     with pytest.raises(Unsupported, match=pattern):
         tvm_disc.build(dummy_call(OPS[name]))

@@ -58,7 +58,7 @@ def test_every_code_in_one_program() -> None:
         ((N, N), (-4, -1, -1, 0), TypeMismatch, "at most one of them -1, found -1, -1"),
         ((N, 6), (-4, -2, 2, 0), TypeMismatch, "at most one of them -1, found -2, 2"),
         ((N, 6), (-4, 0, 2, 0), TypeMismatch, "at most one of them -1, found 0, 2"),
-        ((N, 6), (0, -4, -1, 4), TypeMismatch, "4 does not divide the dim of 6 that -4 splits"),
+        ((N, 6), (0, -4, -1, 4), TypeMismatch, "-4 cannot split a dim of 6 into parts of 4"),
         ((N, N), (-3, -3), TypeMismatch, "refers to axis 2 of rank 2"),
         ((), (0,), TypeMismatch, "refers to axis 0 of rank 0"),
         ((N, N), (-5,), TypeMismatch, "unknown reshape code -5"),

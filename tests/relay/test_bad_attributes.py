@@ -64,12 +64,12 @@ OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
         lambda: relay.Call(
             relay.op.get("qnn.simulated_quantize"), [X, ONE, ONE, ONE], {"axis": -1}
         ),
-        "expected the type's code as int32, found float32",
+        "expected the code of a type as int32, found float32",
     ),
     (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
     (
         lambda: relay.nn.prelu(IMAGE, relay.var("a", shape=(3,), dtype="float64")),
-        r"expected operands of one dtype, found \[.float32., .float64.\]",
+        r"expected operands of the same dtype, found \[.float32., .float64.\]",
     ),
     (lambda: relay.tile(X, (-1, 1)), "expected a count of at least 0, found -1"),
     (lambda: relay.repeat(X, -2, axis=0), "expected a count of at least 0, found -2"),

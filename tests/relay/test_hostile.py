@@ -85,7 +85,7 @@ NODES = {
     graph({"type_key": "Array", "data": ["9" * 5000]}): r"node 1 \(Array\): expected a node index",
     graph({"type_key": "Array", "data": [1]}): r"node 1 \(Array\): contains itself",
     graph({"type_key": "Map", "data": [2, 2]}, {"type_key": "Array"}): "a key cannot be list",
-    graph({"type_key": "Map", "keys": ["a"], "data": []}): "as many keys as values, found 1, 0",
+    graph({"type_key": "Map", "keys": ["a"], "data": []}): "as many keys as values, found 1 and 0",
     graph(node("relay.Constant")): r"node 1 \(relay.Constant\): lacks the field 'data'",
     graph(node("relay.Constant", data="0")): r"node 1 \(relay.Constant\): no stored tensor 0",
     graph(node("relay.Constant", data="0"), b64ndarrays=["é"]): r"b64ndarrays\[0\]: .* not base64",
@@ -166,7 +166,7 @@ def params(name: bytes, *fields: int) -> bytes:
         (b"", "truncated"),
         (params(b"\xff\xff", 0), "byte 32: the name of a tensor is not UTF-8 text"),
         (params(b"w", -1, -8), r"byte 41: 'w': .* found \(-1, -8\)"),
-        (params(b"w", 1 << 32, 1 << 32), r"byte 41: 'w': .* says 0 bytes"),
+        (params(b"w", 1 << 32, 1 << 32), r"byte 41: 'w': .* a declared size of 0 bytes"),
         (params(b"w", *[1] * 40), r"byte 41: 'w': .* at most 32 dims"),
     ],
 )

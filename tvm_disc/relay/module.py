@@ -98,7 +98,9 @@ class IRModule:
         if isinstance(func, TypeData):
             found = key.name if isinstance(key, GlobalTypeVar) else key
             if found != func.header.name:
-                raise BadNode(f"the definition of type {func.header.name} under {found}")
+                raise BadNode(
+                    f"type {found}: expected its definition, found that of type {func.header.name}"
+                )
             self.add_type(func)
             return
         if isinstance(key, GlobalTypeVar):
@@ -187,7 +189,9 @@ class IRModule:
         wanted = type_name if name is None else name
         found = self._constructors.get(wanted)
         if found is None or (name is not None and found.belong_to != type_name):
-            raise UnknownName(f"no constructor {wanted}; there are {sorted(self._constructors)}")
+            raise UnknownName(
+                f"no constructor {wanted}; the module has {sorted(self._constructors)}"
+            )
         return found
 
     @property

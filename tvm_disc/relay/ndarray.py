@@ -46,8 +46,9 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
     count = math.prod(shape)
     if nbytes != count * dtype.itemsize or offset + nbytes > len(data):
         raise ParseError(
-            f"a stored tensor of shape {shape} and type {dtype} says {nbytes} bytes, "
-            f"{max(0, len(data) - offset)} are left"
+            f"a stored tensor of shape {shape} and type {dtype}: expected "
+            f"{count * dtype.itemsize} bytes, found a declared size of {nbytes} bytes and "
+            f"{max(0, len(data) - offset)} bytes in the file"
         )
     array = np.frombuffer(data, dtype, count, offset).reshape(shape).copy()
     return array, offset + nbytes
@@ -57,7 +58,7 @@ def encode_array(array: NDArray[Any]) -> bytes:
     """Return the stored form of a tensor; Unsupported for types that Relay cannot store."""
     array = np.asarray(array)
     if array.dtype.kind not in _CODES:
-        raise Unsupported(f"a tensor of type {array.dtype} has no stored form")
+        raise Unsupported(f"tensors of type {array.dtype} cannot be saved in Relay's format")
     bits = 1 if array.dtype.kind == "b" else 8 * array.dtype.itemsize
     code = _CODES[array.dtype.kind]
     head = _HEADER.pack(_ARRAY_MAGIC, 0, 1, 0, array.ndim, code, bits, 1)
@@ -107,7 +108,9 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
             f"a parameter file: {place}: the name of a tensor is not UTF-8 text"
         ) from None
     if arrays != count:
-        raise ParseError(f"a parameter file has {count} names and {arrays} tensors")
+        raise ParseError(
+            f"a parameter file: expected as many names as tensors, found {count} and {arrays}"
+        )
     offset += 8
     params: dict[str, NDArray[Any]] = {}
     for name in names:

@@ -248,7 +248,7 @@ class TensorType(Type):
         """
         found = tuple(d for d in self.shape if isinstance(d, int))
         if len(found) < len(self.shape):
-            raise BadNode(f"expected a shape of numbers, found {self}")
+            raise BadNode(f"expected a shape without unknown dims, found {self}")
         return found
 
 

@@ -332,7 +332,7 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
         (
             "def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }",
             Unsupported,
-            "a function cannot be returned",
+            "a function cannot be a result",
         ),
         (
             "def @main(%r: Ref[float32]) { ref_read(%r) }",

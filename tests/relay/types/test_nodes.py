@@ -118,7 +118,9 @@ def test_types() -> None:
     relation = relay.TypeRelation(None, [a, a], 1, None)
     assert relation.args == (a, a) and relation.num_inputs == 1
     assert T((2, 3)).concrete_shape == (2, 3) and T((2,)).shape == (2,)
-    with pytest.raises(BadNode, match=r"expected a shape of numbers, found Tensor\[\(\?\)"):
+    with pytest.raises(
+        BadNode, match=r"expected a shape without unknown dims, found Tensor\[\(\?\)"
+    ):
         _ = T((relay.Any(),)).concrete_shape
 
 
@@ -140,7 +142,7 @@ def test_data_types_are_assigned() -> None:
     assert mod.get_global_type_vars() == [name]
     expr = infer_type(cons(relay.const(1), nil()), mod)
     assert expr.checked_type == name(relay.scalar_type("int32"))
-    with pytest.raises(BadNode, match="the definition of type List under M"):
+    with pytest.raises(BadNode, match="type M: expected its definition, found that of type List"):
         mod[relay.GlobalTypeVar("M")] = mod[name]
     with pytest.raises(BadNode, match=r"type M: expected relay.TypeData, found Function"):
         mod[relay.GlobalTypeVar("M")] = relay.Function([], relay.const(1))

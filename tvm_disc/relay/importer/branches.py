@@ -111,7 +111,7 @@ class Branches:
             return relax.ObjectType()
         if a.dtype != b.dtype or a.rank != b.rank:
             raise TypeMismatch(
-                f"if: expected branches of one type, found {a.dtype} of rank {a.rank} and "
+                f"if: expected branches of the same type, found {a.dtype} of rank {a.rank} and "
                 f"{b.dtype} of rank {b.rank}"
             )
         dims = [self._outer_dim(x, y, inner) for x, y in zip(a.dims, b.dims, strict=True)]

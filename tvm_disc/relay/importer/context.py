@@ -492,7 +492,7 @@ class Emitter:
         """
         dtypes = list(dict.fromkeys(a.dtype for a in args))
         if len(dtypes) > 1:
-            raise TypeMismatch(self.where(f"expected operands of one dtype, found {dtypes}"))
+            raise TypeMismatch(self.where(f"expected operands of the same dtype, found {dtypes}"))
         return dtypes[0]
 
     def refuse_bools(self, args: Sequence[Tensor]) -> None:

@@ -87,7 +87,7 @@ class Describer:
         if isinstance(value, tuple):
             return [self.value(v) for v in value]
         if isinstance(value, Closure):
-            raise Unsupported("a function cannot be returned from compiled code")
+            raise Unsupported("a function cannot be a result of a compiled program")
         if not isinstance(value, Boxed):
             return None
         _settle(value.kind)

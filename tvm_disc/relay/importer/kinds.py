@@ -239,7 +239,9 @@ def from_type(ty: rt.Type | None, variable: Callable[[rt.TypeVar], Kind], site: 
         return RefKind(from_type(ty.value, variable, site))
     if isinstance(ty, rt.FuncType):
         if ty.type_params:
-            raise Unsupported("unsupported polymorphic function as a run-time value")
+            raise Unsupported(
+                "a polymorphic function cannot be a run-time value; remove its type parameters"
+            )
         params = tuple(from_type(a, variable, site) for a in ty.arg_types)
         return FuncKind(params, from_type(ty.ret_type, variable, site))
     return Hole(site)

@@ -335,7 +335,8 @@ class _Importer:
             return value
         refuse_tail(value)
         if not isinstance(value, tuple) or not 0 <= index < len(value):
-            raise TypeMismatch(f"expected a tuple with a field {index}")
+            found = f"{len(value)} fields" if isinstance(value, tuple) else "another value"
+            raise TypeMismatch(f"expected a tuple with a field {index}, found {found}")
         return value[index]
 
     def _global(self, node: ast.GlobalVar) -> Closure:

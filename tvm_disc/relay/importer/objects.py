@@ -49,7 +49,8 @@ class Objects:
         """Return the kinds of a constructor's fields for the given type arguments."""
         data = self.walk.source.type_definitions.get(ctor.belong_to)
         if data is None:
-            raise TypeMismatch(self.walk.at(node, f"{ctor.name_hint}: no type {ctor.belong_to}"))
+            text = f"{ctor.name_hint}: the module has no data type {ctor.belong_to}"
+            raise TypeMismatch(self.walk.at(node, text))
         names = [v.name for v in data.type_vars]
         found = dict(zip(names, args, strict=True))
         return [from_type(t, lambda v: found[v.name], id(node)) for t in ctor.inputs]

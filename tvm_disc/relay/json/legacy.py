@@ -164,7 +164,9 @@ class LegacyGraph:
         data = [self._done[node_number(i)] for i in node.get("data", [])]
         keys, values = (node["keys"], data) if "keys" in node else (data[::2], data[1::2])
         if len(keys) != len(values):
-            raise ParseError(f"expected as many keys as values, found {len(keys)}, {len(values)}")
+            raise ParseError(
+                f"expected as many keys as values, found {len(keys)} and {len(values)}"
+            )
         for key in keys:
             if isinstance(key, list | dict):
                 raise ParseError(f"a key cannot be {described(key)}")

@@ -41,5 +41,6 @@ def require_operators(mod: IRModule) -> None:
         known = [p for p in places if p]
         where = f", first at {known[0]}" if known else ""
         why = f": {REFUSED[name]}" if name in REFUSED else ""
-        lines.append(f"  {name}: {len(places)} calls{where}{why}")
+        calls = "1 call" if len(places) == 1 else f"{len(places)} calls"
+        lines.append(f"  {name}: {calls}{where}{why}")
     raise Unsupported("these operators have no import rule:\n" + "\n".join(lines))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _PACKED = (
-    "a layout that TVM's own layout passes select for one target; "
-    "pass the model before AlterOpLayout"
+    "a layout that TVM's layout passes select for one target; "
+    "pass the model as it was before AlterOpLayout"
 )
 _WINOGRAD = (
-    "half of a convolution that TVM's own passes split for one target; "
-    "pass the original convolution"
+    "half of a convolution that TVM's passes split for one target; pass the original convolution"
 )
-_TUNED = "a layout from another tuner; pass the model before tuning"
-_BYOC = "an annotation for external code generators; remove it, the whole module is compiled"
-_LOWERED = "created by TVM's own lowering; pass the module before lowering"
+_TUNED = "a layout that another tuner selects; pass the model as it was before tuning"
+_BYOC = "an annotation for external code generators; remove it: the whole module is compiled"
+_LOWERED = "created by TVM's own lowering; pass the module as it was before lowering"
 
 REFUSED: Mapping[str, str] = {
     "annotation.with_funcid": _LOWERED,

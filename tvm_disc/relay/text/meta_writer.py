@@ -149,7 +149,7 @@ def _dim_key(value: ty.DimExpr) -> str:
         return f"tir.{value.op}"
     if isinstance(value, ty.Any):
         return "tir.Any"
-    raise Unsupported(f"a dimension of kind {type(value).__name__} has no text form")
+    raise Unsupported(f"a dimension of type {type(value).__name__} cannot be written as Relay text")
 
 
 def _compact(text: str) -> str:

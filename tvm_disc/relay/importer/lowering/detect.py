@@ -197,7 +197,11 @@ def _all_class(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     if attrs["output_format"] == "onnx":
         return _onnx_boxes(ctx, kept, by_score)
     if attrs["output_format"] != "tensorflow":
-        raise TypeMismatch(ctx.where(f"unsupported output_format {attrs['output_format']!r}"))
+        raise TypeMismatch(
+            ctx.where(
+                f"output_format: expected 'onnx' or 'tensorflow', found {attrs['output_format']!r}"
+            )
+        )
     flat = [batch, product([classes, size])]
     places, full, count = compaction(ctx, ctx.reshape(kept, flat))
     class_of = places // number(ctx, size, "int64")
@@ -236,7 +240,7 @@ def _regular(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     _boxes_of(ctx, scores, "scores")
     batch, size, columns = scores.dims
     classes, most = i64(int(attrs["num_classes"])), i64(int(attrs["max_detections"]))
-    ctx.solver.require_le(i64(1), size, ctx.where("there must be a box"))
+    ctx.solver.require_le(i64(1), size, ctx.where("there must be at least one box"))
     ctx.solver.require_le(classes, columns, ctx.where("there must be a score for each class"))
     by_column = permute(ctx, scores, [0, 2, 1])
     by_class = sliced(ctx, by_column, {1: (columns - classes, classes, 1)})

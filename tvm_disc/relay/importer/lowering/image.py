@@ -77,7 +77,7 @@ def _region(ctx: Emitter, args: Args, attrs: Attrs, rank: int) -> list[Tensor]:
             message = f"roi: expected {2 * rank} numbers, found {len(roi)}"
             raise TypeMismatch(ctx.where(message))
         return [ctx.scalar(float(v), F32) for v in roi]
-    ctx.require_eq(product(args[0].dims), i64(2 * rank), "the region must have two ends per axis")
+    ctx.require_eq(product(args[0].dims), i64(2 * rank), "roi must have two numbers per axis")
     line = cast(ctx, ctx.reshape(args[0], [i64(2 * rank)]), F32)
     ends = [sliced(ctx, line, {0: (i64(k), i64(1), 1)}) for k in range(2 * rank)]
     return [ctx.reshape(e, []) for e in ends]
@@ -151,7 +151,7 @@ def _scaled(ctx: Emitter, dim: Size, scale: Any) -> Any:
         if literal is not None:
             return i64(round(literal * scale))
         scale = ctx.scalar(scale, "float64")
-    ctx.require_eq(product(scale.dims), i64(1), "a scale must be one number")
+    ctx.require_eq(product(scale.dims), i64(1), "each scale must be a single number")
     factor = cast(ctx, ctx.reshape(scale, []), "float64")
     exact = number(ctx, dim, "float64") * factor
     size = ctx.apply("round", exact)  # halves are rounded to even
@@ -167,12 +167,16 @@ def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Size, how: Sampling) -
 
 def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Size, at: Tensor, how: Sampling) -> Tensor:
     if not is_float(x.dtype) and how.method != "nearest_neighbor":
-        raise Unsupported(ctx.where(f"unsupported {how.method} interpolation of {x.dtype}"))
+        raise Unsupported(
+            ctx.where(f"method: expected nearest_neighbor for {x.dtype}, found {how.method}")
+        )
     if how.method == "nearest_neighbor":
         default = "round" if how.mode == "align_corners" else "floor"
         return rows(ctx, x, _nearest(ctx, at, how.rounding or default), axis)
     if how.method not in ("linear", "cubic"):
-        raise Unsupported(ctx.where(f"unsupported method {how.method}"))
+        raise Unsupported(
+            ctx.where(f"method: expected nearest_neighbor, linear or cubic, found {how.method}")
+        )
     below = ctx.apply("floor", at)
     part = cast(ctx, at - below, x.dtype)
     first = cast(ctx, below, "int64")
@@ -247,7 +251,12 @@ def _coordinates(ctx: Emitter, length: object, size: object, mode: str) -> Tenso
             return middle
         several = target > one
         return where(several, middle, 0)
-    raise Unsupported(ctx.where(f"unsupported coordinate_transformation_mode {mode}"))
+    raise Unsupported(
+        ctx.where(
+            "coordinate_transformation_mode: expected align_corners, asymmetric, half_pixel, "
+            f"pytorch_half_pixel or tf_half_pixel_for_nn, found {mode}"
+        )
+    )
 
 
 def _nearest(ctx: Emitter, at: Tensor, rounding: str) -> Tensor:
@@ -263,7 +272,12 @@ def _nearest(ctx: Emitter, at: Tensor, rounding: str) -> Tensor:
     elif rounding == "round_prefer_floor":
         whole = ctx.apply("ceil", at - half)
     else:
-        raise Unsupported(ctx.where(f"unsupported rounding_method {rounding}"))
+        raise Unsupported(
+            ctx.where(
+                "rounding_method: expected floor, round, round_prefer_ceil or round_prefer_floor, "
+                f"found {rounding}"
+            )
+        )
     return cast(ctx, whole, "int64")
 
 

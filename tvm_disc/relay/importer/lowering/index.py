@@ -159,7 +159,7 @@ def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def counted(ctx: Emitter, x: Tensor, axis: int, size: int, what: str) -> Tensor:
     """Return ``x`` with ``axis`` required to have the literal size ``size``."""
-    ctx.require_eq(x.dims[axis], i64(size), f"{what}: axis {axis} must be {size} long")
+    ctx.require_eq(x.dims[axis], i64(size), f"{what}: the size of axis {axis} must be {size}")
     return ctx.reshape(x, [*x.dims[:axis], i64(size), *x.dims[axis + 1 :]])
 
 
@@ -237,9 +237,12 @@ def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = ctx.axis(attrs["axis"], x.rank)
     if axis > 1 or x.rank < 2:
         raise Unsupported(
-            ctx.where(f"expected axis 0 or 1 of rank 2 or more, found axis {axis} of rank {x.rank}")
+            ctx.where(
+                "expected axis 0 or 1 of an operand of rank 2 or more, found axis "
+                f"{axis} of rank {x.rank}"
+            )
         )
-    ctx.require_eq(valid.dims[0], x.dims[1 - axis], "one length for every batch entry")
+    ctx.require_eq(valid.dims[0], x.dims[1 - axis], "there must be one length for each batch entry")
     ones = [i64(1)] * (x.rank - 2)
     steps, lengths = [x.dims[axis], i64(1)], [i64(1), valid.dims[0]]
     places = ctx.reshape(iota(ctx, x.dims[axis]), [*(steps if axis == 0 else steps[::-1]), *ones])
@@ -260,7 +263,7 @@ def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             ctx.where(f"expected updates of rank {picks.rank}, found rank {updates.rank}")
         )
     for a, (u, p) in enumerate(zip(updates.dims, picks.dims, strict=True)):
-        ctx.require_eq(u, p, f"axis {a} of indices and updates")
+        ctx.require_eq(u, p, f"axis {a} of indices and updates must have the same size")
 
     def scatter(into: Tensor, values: Tensor, reduction: str) -> Tensor:
         operands = [ctx.expr(t) for t in (into, picks, values)]
@@ -274,7 +277,11 @@ def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _reduction_name(ctx: Emitter, reduction: str) -> str:
     if reduction not in ("update", "add", "mul", "min", "max"):
-        raise Unsupported(ctx.where(f"unsupported reduction {reduction!r}"))
+        raise Unsupported(
+            ctx.where(
+                f"reduction: expected update, add, mul, min, max or mean, found {reduction!r}"
+            )
+        )
     return reduction
 
 

@@ -59,7 +59,7 @@ def _axes(ctx: Emitter, layout: str) -> Axes:
             ctx.where(f"layout {layout!r}: expected letters and blocks as in NCHW4c")
         )
     if not {letter.upper() for letter, _ in found} <= set(letters):
-        raise TypeMismatch(ctx.where(f"layout {layout!r}: a block of a missing axis"))
+        raise TypeMismatch(ctx.where(f"layout {layout!r}: expected an axis for each block"))
     return found
 
 
@@ -79,7 +79,7 @@ def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"layout {attrs['src_layout']!r} does not fit rank {x.rank}"))
     for (letter, size), dim in zip(source, x.dims, strict=True):
         if size:
-            ctx.require_eq(dim, i64(size), f"the block {letter} must have the size in the layout")
+            ctx.require_eq(dim, i64(size), f"block {letter} must have the size in the layout")
     order = [k for letter in letters for k in _factors(source, letter)]
     whole = [product([x.dims[k] for k in _factors(source, letter)]) for letter in letters]
     x = ctx.reshape(permute(ctx, x, order), whole)
@@ -98,7 +98,9 @@ def _split_axes(ctx: Emitter, x: Tensor, letters: Sequence[str], target: Axes) -
             count *= b
         if count > 1:
             ctx.solver.require_divides(
-                i64(count), dim, ctx.where(f"blocks of {count} must divide axis {letter}")
+                i64(count),
+                dim,
+                ctx.where(f"axis {letter} must be a multiple of the block of {count}"),
             )
         outer = ctx.solver.simplify(tirx.floordiv(dim, i64(count)))
         dims += [i64(target[k][1]) if target[k][1] else outer for k in found]
@@ -119,7 +121,7 @@ def _space_to_batch(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     outer = []
     for d, b in zip(x.dims[1 : 1 + count], blocks, strict=True):
         ctx.solver.require_divides(
-            i64(b), d, ctx.where(f"blocks of {b} must divide the padded axis")
+            i64(b), d, ctx.where(f"the padded axis must be a multiple of the block of {b}")
         )
         outer.append(ctx.solver.simplify(tirx.floordiv(d, i64(b))))
         dims += [outer[-1], i64(b)]
@@ -137,7 +139,9 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     count, total = len(blocks), 1
     for b in blocks:
         total *= b
-    ctx.solver.require_divides(i64(total), x.dims[0], ctx.where(f"{total} must divide the batch"))
+    ctx.solver.require_divides(
+        i64(total), x.dims[0], ctx.where(f"the batch size must be a multiple of {total}")
+    )
     batch = ctx.solver.simplify(tirx.floordiv(x.dims[0], i64(total)))
     outer, rest = list(x.dims[1 : 1 + count]), list(x.dims[1 + count :])
     x = ctx.reshape(x, [*map(i64, blocks), batch, *outer, *rest])
@@ -184,7 +188,10 @@ def _sliding_window(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     sizes, strides = list(attrs["window_shape"]), list(attrs["strides"])
     if first + len(sizes) != x.rank or len(strides) != len(sizes):
         raise TypeMismatch(
-            ctx.where(f"expected sizes and strides for all {x.rank - first} axes from axis {first}")
+            ctx.where(
+                "expected window_shape and strides with one number for each of the "
+                f"{x.rank - first} axes from axis {first}, found {sizes} and {strides}"
+            )
         )
     if min(sizes) < 1 or min(strides) < 1:
         text = f"windows and strides of at least 1, found {sizes} and {strides}"
@@ -257,7 +264,10 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     band = high - low + 1
     if x.rank < 2 or band < 1 or diagonal.rank != x.rank - (1 if band == 1 else 0):
         raise TypeMismatch(
-            ctx.where(f"diagonals {low} to {high} of rank {diagonal.rank} do not fit rank {x.rank}")
+            ctx.where(
+                f"cannot set diagonals {low} to {high} of an operand of rank {x.rank} from one of "
+                f"rank {diagonal.rank}"
+            )
         )
     lead = x.rank - 2
     for a in range(lead):
@@ -311,7 +321,9 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, dtype = args[0], str(attrs["dtype"])
     bits = [int(tvm.DataType(t).bits) for t in (x.dtype, dtype)]
     if bits[0] != bits[1] or "bool" in (x.dtype, dtype):
-        raise TypeMismatch(ctx.where(f"expected a type of the width of {x.dtype}, found {dtype}"))
+        raise TypeMismatch(
+            ctx.where(f"expected a type of the same size as {x.dtype}, found {dtype}")
+        )
     found: Tensor = x
     if x.dtype == dtype:
         return found

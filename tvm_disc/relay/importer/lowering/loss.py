@@ -64,7 +64,7 @@ def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
     ctx.same_dtype([x, y])
     if x.rank != y.rank:
         raise TypeMismatch(
-            ctx.where(f"expected operands of one rank, found ranks {x.rank} and {y.rank}")
+            ctx.where(f"expected operands of the same rank, found ranks {x.rank} and {y.rank}")
         )
     for a, (d, e) in enumerate(zip(x.dims, y.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both operands must have the same size")
@@ -75,7 +75,7 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, targets, weights = args
     kind = attrs["reduction"]
     if kind not in ("none", "sum", "mean"):
-        raise TypeMismatch(ctx.where(f"unsupported reduction {kind!r}"))
+        raise TypeMismatch(ctx.where(f"reduction: expected none, sum or mean, found {kind!r}"))
     axis = 1 if x.rank > 1 else 0
     if targets.rank != x.rank - 1:
         raise TypeMismatch(
@@ -120,7 +120,7 @@ def _pool_grad(average: bool) -> Rule:
         given, _ = channels_first(ctx, gradient, layout, "NCHW")
         ctx.same_dtype([x, given])
         if any(d != 1 for d in per_axis(attrs["dilation"], 2)):
-            raise Unsupported(ctx.where(f"unsupported dilation {attrs['dilation']}"))
+            raise Unsupported(ctx.where(f"dilation: expected 1, found {attrs['dilation']}"))
         size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
         pads = padding(ctx, attrs["padding"], 2)
         for a, what in enumerate(("batch", "channels")):
@@ -130,7 +130,11 @@ def _pool_grad(average: bool) -> Rule:
         for k in range(2):
             more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
             count = window_extent(x.dims[2 + k], i64(size[k]), strides[k], more, 1)
-            ctx.require_eq(given.dims[2 + k], count, f"axis {2 + k} of the gradient")
+            ctx.require_eq(
+                given.dims[2 + k],
+                count,
+                f"axis {2 + k} of the gradient must have the pooled size",
+            )
         call = kernel_call(
             "disc.pool_grad",
             [ctx.expr(given), ctx.expr(x)],
@@ -159,7 +163,7 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
     if sorted(names) != sorted("OIHW"):
-        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
+        raise Unsupported(ctx.where(f"kernel layout: expected an order of OIHW, found {names}"))
     if attrs["kernel_size"] is None:
         raise Unsupported(ctx.where("kernel_size is required"))
     ctx.require_eq(x.dims[0], given.dims[0], "the batch sizes of both operands must be equal")

@@ -81,7 +81,7 @@ def _topk(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor | tuple[Tensor, ...]
     if kind in ("both", "indices"):
         found.append(cast(ctx, places, attrs["dtype"] or "int32"))
     if not found:
-        raise TypeMismatch(ctx.where(f"unsupported ret_type {kind!r}"))
+        raise TypeMismatch(ctx.where(f"ret_type: expected both, values or indices, found {kind!r}"))
     return found[0] if len(found) == 1 else tuple(found)
 
 

@@ -51,7 +51,7 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
     one = winograd_kernel(tile, taps)
     if one is None:
         raise Unsupported(
-            ctx.where(f"expected tile_size 2, 4 or 6 and a kernel of 3, found {tile} and {taps}")
+            ctx.where(f"expected tile_size 2, 4 or 6 and kernel size 3, found {tile} and {taps}")
         )
     whole = np.ones((1, 1))
     for _ in range(rank):

@@ -110,7 +110,7 @@ def _batch_matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, y, x_zero, y_zero = args[:4]
     for zero in (x_zero, y_zero):
         if zero.rank:
-            raise Unsupported(ctx.where("unsupported zero point per channel"))
+            raise Unsupported(ctx.where("zero points per channel are not supported"))
     a = last_two(ctx, centred(ctx, x, x_zero), bool(attrs["transpose_a"]))
     b = last_two(ctx, centred(ctx, y, y_zero), bool(attrs["transpose_b"]))
     return matmul(ctx, a, b, _sums(ctx, attrs))
@@ -134,7 +134,9 @@ def _conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _check_axes(ctx: Emitter, attrs: Attrs, kernel: str) -> None:
     for name, wanted in (("data_layout", "NCHW"), ("kernel_layout", f"{kernel}HW")):
         if sorted(attrs[name]) != sorted(wanted):
-            raise Unsupported(ctx.where(f"unsupported {name} {attrs[name]}"))
+            raise Unsupported(
+                ctx.where(f"{name}: expected an order of {wanted}, found {attrs[name]}")
+            )
 
 
 def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -187,7 +189,9 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     scales = [literal(ctx, s.scale, "an input scale") for s in (first, second)]
     if scales[0].ndim != scales[1].ndim or (scales[0].ndim and axes[0] != axes[1]):
         raise Unsupported(
-            ctx.where("expected scales per channel of both operands along one axis, or of none")
+            ctx.where(
+                "expected scales per channel along the same axis of both operands, or of none"
+            )
         )
     left = shifted(ctx, a, first.zero_point, axes[0], "int32")
     right = shifted(ctx, b, second.zero_point, axes[1], "int32")
@@ -341,7 +345,7 @@ def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _dense_pack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     layout = attrs["weight_layout"]
     if layout != "NC":
-        raise Unsupported(ctx.where(f"unsupported weight_layout {layout}"))
+        raise Unsupported(ctx.where(f"weight_layout: expected NC, found {layout}"))
     return _dense(ctx, args, attrs)
 
 

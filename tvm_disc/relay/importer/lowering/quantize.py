@@ -105,7 +105,8 @@ def _per_entry(ctx: Emitter, x: Tensor, dim: Size, what: str) -> Tensor:
     if ctx.literal(own) is not None or ctx.same(own, dim):
         ctx.require_eq(dim, own, what)
         return x
-    text = f"{ctx.where(what)}: expected {dim} numbers or one, found {own}"
+    names = [ctx.solver.name_of(d) for d in (own, dim)]
+    text = f"{ctx.where(what)}: {names[0]} must equal {names[1]} or be 1"
     ctx.solver.require(tirx.Or(tirx.EQ(own, i64(1)), tirx.EQ(own, dim)), ctx.where(what), text)
     return ctx.broadcast(x, [dim])
 
@@ -217,7 +218,9 @@ def _over(ctx: Emitter, x: Tensor, like: Tensor, axes: Sequence[int]) -> Tensor:
     if len(axes) == 1:
         return laid(ctx, x, like, axes[0])
     if x.rank != len(axes):
-        raise TypeMismatch(ctx.where(f"expected one dim per axis of {axes}, found rank {x.rank}"))
+        raise TypeMismatch(
+            ctx.where(f"expected one dim for each of the axes {axes}, found rank {x.rank}")
+        )
     sizes = dict(zip(axes, x.dims, strict=True))
     return ctx.reshape(x, [sizes.get(a, i64(1)) for a in range(like.rank)])
 
@@ -332,7 +335,7 @@ def _simulated(
     if not is_float(x.dtype):
         raise TypeMismatch(ctx.where(f"expected floats, found {x.dtype}; cast it first"))
     if "int" not in code.dtype:
-        raise TypeMismatch(ctx.where(f"expected the type's code as int32, found {code.dtype}"))
+        raise TypeMismatch(ctx.where(f"expected the code of a type as int32, found {code.dtype}"))
     if code.constant is not None:
         kind = _SIMULATED.get(int(code.constant.reshape(())))
         limits = () if kind is None else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))

@@ -49,7 +49,7 @@ def _roi(pool: bool) -> Rule:
         pooled = steps(ctx, attrs, "pooled_size", 2)
         mode = "pool" if pool else {"0": "avg", "1": "max"}.get(str(attrs["mode"]), attrs["mode"])
         if mode not in ("pool", "avg", "max"):
-            raise TypeMismatch(ctx.where(f"unsupported mode {attrs['mode']!r}"))
+            raise TypeMismatch(ctx.where(f"mode: expected avg or max, found {attrs['mode']!r}"))
         dims = [rois.dims[0], x.dims[1], *map(i64, pooled)]
         call = kernel_call(
             "disc.roi",
@@ -70,16 +70,18 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     one, other = args
     _float32(ctx, one, other)
     if attrs["layout"] != "NCHW":
-        raise Unsupported(ctx.where(f"unsupported layout {attrs['layout']}"))
+        raise Unsupported(ctx.where(f"layout: expected NCHW, found {attrs['layout']}"))
     for a, (d, e) in enumerate(zip(one.dims, other.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both operands must have the same size")
     size, most, stride, apart = (
         int(attrs[n]) for n in ("kernel_size", "max_displacement", "stride1", "stride2")
     )
     if size < 1 or size % 2 == 0:
-        raise TypeMismatch(ctx.where(f"kernel_size {size}: expected an odd number"))
+        raise TypeMismatch(
+            ctx.where(f"kernel_size: expected an odd number of at least 1, found {size}")
+        )
     if most < 0:
-        raise TypeMismatch(ctx.where(f"max_displacement {most}: expected 0 or more"))
+        raise TypeMismatch(ctx.where(f"max_displacement: expected 0 or more, found {most}"))
     pads = padding(ctx, attrs["padding"], 2)
     pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     one, other = (padded(ctx, x, pairs, ctx.scalar(0, x.dtype)) for x in (one, other))
@@ -112,7 +114,7 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, restore = channels_first(ctx, args[0], layout, "NCHW")
     names = str(attrs["kernel_layout"])
     if sorted(names) != sorted("IHW"):
-        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
+        raise Unsupported(ctx.where(f"kernel_layout: expected an order of IHW, found {names}"))
     dtype = attrs["out_dtype"] or x.dtype
     w = cast(ctx, permute(ctx, args[1], [names.index(c) for c in "IHW"]), dtype)
     ctx.require_eq(
@@ -143,10 +145,12 @@ def _yolo_reorg(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.solver.require_divides(
         i64(s * s),
         channels,
-        ctx.where("the number of channels must be a multiple of the block size"),
+        ctx.where(f"the number of channels must be a multiple of {s} * {s}"),
     )
     for d in (high, wide):
-        ctx.solver.require_divides(i64(s), d, ctx.where(f"blocks of {s} must divide the image"))
+        ctx.solver.require_divides(
+            i64(s), d, ctx.where(f"height and width must be multiples of {s}")
+        )
     part = ctx.solver.simplify(tirx.floordiv(channels, i64(s * s)))
     split = ctx.reshape(x, [batch, part, high, i64(s), wide, i64(s)])
     moved = permute(ctx, split, [0, 3, 5, 1, 2, 4])
@@ -200,7 +204,7 @@ def _multibox_transform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor,
     ctx.require_eq(anchors.dims[1], size, "there must be an anchor for each box")
     background = bool(attrs["keep_background"])
     first = 0 if background else 1
-    ctx.solver.require_le(i64(first + 1), classes, ctx.where("there must be a class"))
+    ctx.solver.require_le(i64(first + 1), classes, ctx.where("there must be at least one class"))
     shown = sliced(ctx, scores, {1: (i64(first), classes - first, 1)})
     best = ctx.emit(R.max(ctx.expr(shown), [1]), [batch, size], F32)
     kind = ctx.emit(R.argmax(ctx.expr(shown), 1), [batch, size], I64)
@@ -258,8 +262,8 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     batch, _, high, wide = scores.dims
     shapes = [(r, s) for r in attrs["ratios"] for s in attrs["scales"]]
     count, many = len(shapes), int(attrs["rpn_post_nms_top_n"])
-    ctx.require_eq(scores.dims[1], i64(2 * count), "two scores for each anchor")
-    ctx.require_eq(moves.dims[1], i64(4 * count), "four numbers for each anchor")
+    ctx.require_eq(scores.dims[1], i64(2 * count), "there must be two scores for each anchor")
+    ctx.require_eq(moves.dims[1], i64(4 * count), "there must be four numbers for each anchor")
     for a in (0, 2, 3):
         ctx.require_eq(
             moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must have the same size"
@@ -296,7 +300,7 @@ def _proposed(ctx: Emitter, args: Args, shapes: Any, attrs: Attrs) -> Tensor:
     batch, _, high, wide = args[0].dims
     stride = float(attrs["feature_stride"])
     if not stride > 0:
-        raise TypeMismatch(ctx.where(f"feature_stride {stride:g}: expected more than 0"))
+        raise TypeMismatch(ctx.where(f"feature_stride: expected more than 0, found {stride:g}"))
     anchors = np.array([_anchor(float(r), float(s), stride) for r, s in shapes], F32)
     dims = [batch, product([high, wide, i64(len(shapes))]), i64(5)]
     call = kernel_call(

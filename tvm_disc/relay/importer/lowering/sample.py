@@ -64,7 +64,9 @@ def _affine_grid(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     _floats(ctx, x)
     height, width = (int(d) for d in attrs["target_shape"])
     if min(height, width) < 2:
-        raise TypeMismatch(ctx.where(f"target_shape {(height, width)}: expected at least (2, 2)"))
+        raise TypeMismatch(
+            ctx.where(f"target_shape: expected at least (2, 2), found {(height, width)}")
+        )
     ctx.require_eq(x.dims[1], i64(2), "an affine matrix must have 2 rows")
     ctx.require_eq(x.dims[2], i64(3), "an affine matrix must have 3 columns")
     lines = []
@@ -84,13 +86,19 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     layout, mode = str(attrs["layout"]), str(attrs["padding_mode"])
     if layout != {2: "NCHW", 3: "NCDHW"}.get(rank) or grid.rank != x.rank:
         raise Unsupported(
-            ctx.where(f"unsupported layout {layout} of ranks {x.rank} and {grid.rank}")
+            ctx.where(
+                f"expected two operands of rank 4 in layout NCHW or of rank 5 in layout NCDHW, "
+                f"found ranks {x.rank} and {grid.rank} in layout {layout}"
+            )
         )
     if mode not in ("zeros", "border", "reflection"):
-        raise TypeMismatch(ctx.where(f"unsupported padding_mode {mode!r}"))
+        raise TypeMismatch(
+            ctx.where(f"padding_mode: expected zeros, border or reflection, found {mode!r}")
+        )
     method = str(attrs["method"])
-    if method not in ("bilinear", "nearest", *(["bicubic"] if rank == 2 else [])):
-        raise Unsupported(ctx.where(f"unsupported method {method!r} in {rank} dims"))
+    methods = ("bilinear", "nearest", *(["bicubic"] if rank == 2 else []))
+    if method not in methods:
+        raise Unsupported(ctx.where(f"method: expected {' or '.join(methods)}, found {method!r}"))
     ctx.require_eq(grid.dims[0], x.dims[0], "the batch sizes of both operands must be equal")
     ctx.require_eq(grid.dims[1], i64(rank), "the grid must have a coordinate for each axis")
     count = product(grid.dims[2:])
@@ -123,7 +131,9 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     _floats(ctx, boxes)
     method = str(attrs["method"]).lower()
     if method not in ("bilinear", "nearest_neighbor"):
-        raise Unsupported(ctx.where(f"unsupported method {method!r}"))
+        raise Unsupported(
+            ctx.where(f"method: expected bilinear or nearest_neighbor, found {method!r}")
+        )
     x, restore = channels_first(ctx, data, str(attrs["layout"]), "NCHW")
     x = cast(ctx, x, F32)
     height, width = (int(d) for d in attrs["crop_size"])
@@ -187,14 +197,18 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     offset, _ = channels_first(ctx, args[1], layout, "NCHW")
     names = str(attrs["kernel_layout"])
     if sorted(names) != sorted("OIHW"):
-        raise Unsupported(ctx.where(f"unsupported kernel layout {names}"))
+        raise Unsupported(ctx.where(f"kernel_layout: expected an order of OIHW, found {names}"))
     w = permute(ctx, args[2], [names.index(c) for c in "OIHW"])
     taps = w.dims[2:]
     parts = int(attrs["deformable_groups"])
     ctx.require_eq(
         w.dims[1], x.dims[1], "the input channels must equal those that the kernel reads"
     )
-    ctx.require_eq(offset.dims[1], taps[0] * taps[1] * (2 * parts), "two offsets for each tap")
+    ctx.require_eq(
+        offset.dims[1],
+        taps[0] * taps[1] * (2 * parts),
+        "there must be two offsets for each kernel element",
+    )
     ctx.solver.require_divides(
         i64(parts), x.dims[1], ctx.where("groups must divide the number of input channels")
     )

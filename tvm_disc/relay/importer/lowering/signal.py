@@ -62,7 +62,7 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     _float32(ctx, real, imaginary)
     if real.rank != imaginary.rank or real.rank < 1:
         raise TypeMismatch(
-            ctx.where(f"expected operands of one rank, found {real.rank}, {imaginary.rank}")
+            ctx.where(f"expected operands of the same rank, found {real.rank}, {imaginary.rank}")
         )
     for a, (d, e) in enumerate(zip(real.dims, imaginary.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both parts must have the same size")
@@ -99,7 +99,9 @@ def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             )
         )
     ctx.require_eq(window.dims[0], i64(size), "the window must have win_length elements")
-    ctx.solver.require_le(i64(n_fft), data.dims[1], ctx.where("the data must hold n_fft elements"))
+    ctx.solver.require_le(
+        i64(n_fft), data.dims[1], ctx.where("axis 1 must have at least n_fft elements")
+    )
     frames = ctx.solver.simplify(tirx.floordiv(data.dims[1] - n_fft, i64(hop)) + 1)
     count = n_fft // 2 + 1 if attrs["onesided"] else n_fft
     begin = iota(ctx, frames) * hop

@@ -163,7 +163,7 @@ def _sparse_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.same_dtype([x, data])
     if data.rank != 1:
         raise Unsupported(ctx.where(f"expected sparse data of rank 1, found rank {data.rank}"))
-    ctx.require_eq(begins.dims[0], x.dims[0] + 1, "there must be row pointers for each row")
+    ctx.require_eq(begins.dims[0], x.dims[0] + 1, "there must be one row pointer more than rows")
     row = _row_of_entry(ctx, begins, data.dims[0])
     coords = stacked(ctx, [row, cast(ctx, indices, I64)], 1)
     call = R.scatter_nd(ctx.expr(x), ctx.expr(coords), ctx.expr(data), "add")

@@ -39,7 +39,9 @@ def unary(build: Callable[[Any], Any], dtype: str | None = None) -> Rule:
 
 
 def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
-    """Return a rule for an element-wise operator of two operands of one dtype, which broadcast."""
+    """Return a rule for an element-wise operator, with broadcasting, of two operands of the same
+    dtype.
+    """
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         kind = ctx.same_dtype(args)

@@ -102,7 +102,7 @@ def _split_pair(ctx: Emitter, dim: Size, pair: Sequence[Expr | int]) -> tuple[An
         return ctx.dim(pair[0]), ctx.dim(pair[1])
     size, part = ctx.literal(dim), known[0]
     if size is not None and is_number(part) and size % part:
-        raise TypeMismatch(ctx.where(f"{part} does not divide the dim of {size} that -4 splits"))
+        raise TypeMismatch(ctx.where(f"-4 cannot split a dim of {size} into parts of {part}"))
     rest = tirx.floordiv(dim, ctx.dim(part))
     first = not is_number(pair[0]) or pair[0] > 0
     return (ctx.dim(part), rest) if first else (rest, ctx.dim(part))
@@ -185,11 +185,11 @@ def _squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         axes = [k for k, d in enumerate(x.dims) if ctx.literal(d) == 1]
         for k, d in enumerate(x.dims):
             if k not in axes:
-                ctx.solver.require(tirx.NE(d, i64(1)), ctx.where(f"axis {k} is not squeezed"))
+                ctx.solver.require(tirx.NE(d, i64(1)), ctx.where(f"axis {k} is not removed"))
     else:
         axes = [ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)]
     for a in axes:
-        ctx.require_eq(x.dims[a], i64(1), f"axis {a} is squeezed away")
+        ctx.require_eq(x.dims[a], i64(1), f"axis {a} is removed")
     return ctx.reshape(x, [d for k, d in enumerate(x.dims) if k not in axes])
 
 
@@ -264,7 +264,7 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dtype = ctx.same_dtype(parts)
     ranks = sorted({p.rank for p in parts})
     if len(ranks) > 1:
-        raise TypeMismatch(ctx.where(f"expected parts of one rank, found ranks {ranks}"))
+        raise TypeMismatch(ctx.where(f"expected parts of the same rank, found ranks {ranks}"))
     if len(parts) == 1:
         return parts[0]
     dims = list(parts[0].dims)
@@ -305,7 +305,9 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     else:
         if list(sections) != sorted(sections) or any(c < 0 for c in sections):
             raise Unsupported(
-                ctx.where(f"expected increasing positions from 0, found {list(sections)}")
+                ctx.where(
+                    f"expected increasing split positions of at least 0, found {list(sections)}"
+                )
             )
         cuts = [ctx.solver.simplify(tirx.min(i64(int(c)), dim)) for c in sections]
         bounds = [i64(0), *cuts, dim]
@@ -431,7 +433,9 @@ def _depth_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, b = args[0], int(attrs["block_size"])
     x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
     n, c, h, w = x.dims
-    ctx.solver.require_divides(i64(b * b), c, ctx.where("the block must divide the channels"))
+    ctx.solver.require_divides(
+        i64(b * b), c, ctx.where(f"the number of channels must be a multiple of {b} * {b}")
+    )
     rest = ctx.solver.simplify(tirx.floordiv(c, i64(b * b)))
     first = attrs["mode"] == "DCR"
     split = [n, b, b, rest, h, w] if first else [n, rest, b, b, h, w]
@@ -447,7 +451,9 @@ def _space_to_depth(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
     n, c, h, w = x.dims
     for d in (h, w):
-        ctx.solver.require_divides(i64(b), d, ctx.where("the block must divide the image"))
+        ctx.solver.require_divides(
+            i64(b), d, ctx.where(f"height and width must be multiples of {b}")
+        )
     high, wide = (ctx.solver.simplify(tirx.floordiv(d, i64(b))) for d in (h, w))
     blocks = ctx.reshape(x, [n, c, high, i64(b), wide, i64(b)])
     order = [0, 3, 5, 1, 2, 4] if attrs["mode"] == "DCR" else [0, 1, 3, 5, 2, 4]
@@ -467,7 +473,7 @@ def spatial_axes(ctx: Emitter, layout: str, spatial: str) -> list[int]:
     """
     axes = axes_of(layout)
     if sorted(a for a in axes if a.isalpha()) != sorted(f"NC{spatial}"):
-        raise Unsupported(ctx.where(f"unsupported data layout {layout}"))
+        raise Unsupported(ctx.where(f"layout: expected the axes NC{spatial}, found {layout}"))
     return [k for k, a in enumerate(axes) if a in spatial]
 
 
@@ -491,7 +497,7 @@ def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = 
         raise Unsupported(ctx.where(f"unsupported {of} layout {layout} of rank {x.rank}"))
     blocks = _blocks(ctx, axes, wanted, f"{of} layout {layout}")
     for block in blocks.values():
-        ctx.require_eq(x.dims[axes.index(block)], i64(int(block[:-1])), f"the block {block}")
+        ctx.require_eq(x.dims[axes.index(block)], i64(int(block[:-1])), f"size of block {block}")
     groups = [[a, blocks[a]] if a in blocks else [a] for a in wanted]
     flat = [a for group in groups for a in group]
     moved = permute(ctx, x, [axes.index(a) for a in flat])
@@ -521,7 +527,7 @@ def _with_blocks(ctx: Emitter, y: Tensor, wanted: str, layout: str) -> Tensor:
             dims.append(dim)
             continue
         size = i64(int(blocks[axis][:-1]))
-        ctx.solver.require_divides(size, dim, ctx.where(f"the block {blocks[axis]}"))
+        ctx.solver.require_divides(size, dim, ctx.where(f"axis {axis} has blocks {blocks[axis]}"))
         have.append(blocks[axis])
         dims += [ctx.solver.simplify(tirx.floordiv(dim, size)), size]
     y = ctx.reshape(y, dims) if blocks else y

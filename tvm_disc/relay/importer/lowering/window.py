@@ -309,7 +309,7 @@ def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if all(is_number(w) for pair in pairs for w in pair):
         return _pad_with(ctx, x, [(int(a), int(b)) for a, b in pairs], fill, mode)
     if mode not in _PAD_MODES:
-        raise Unsupported(ctx.where(f"unsupported pad_mode {mode}"))
+        raise Unsupported(ctx.where(f"pad_mode: expected constant, edge or reflect, found {mode}"))
     parts = [_added_and_cut(ctx, w, value_of(widths) is None) for w in items]
     x = _cut(ctx, x, [cut for _, cut in parts])
     added = [more for more, _ in parts]
@@ -370,7 +370,7 @@ def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[Expr, Expr]], fill:
 
 def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode: str) -> Tensor:
     if mode not in _PAD_MODES:
-        raise Unsupported(ctx.where(f"unsupported pad_mode {mode}"))
+        raise Unsupported(ctx.where(f"pad_mode: expected constant, edge or reflect, found {mode}"))
     x = cropped(ctx, x, pairs)
     pairs = [tuple(max(int(w), 0) for w in pair) for pair in pairs]
     if mode == "constant":
@@ -393,7 +393,7 @@ def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor
 def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     mode = {"SYMMETRIC": "symmetric", "REFLECT": "reflect"}.get(attrs["mode"])
     if mode is None:
-        raise Unsupported(ctx.where(f"unsupported mode {attrs['mode']}"))
+        raise Unsupported(ctx.where(f"mode: expected SYMMETRIC or REFLECT, found {attrs['mode']}"))
     pairs = [tuple(p) for p in attrs["pad_width"]]
     if any(len(p) != 2 or min(p) < 0 for p in pairs):
         raise TypeMismatch(
