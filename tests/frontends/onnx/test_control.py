@@ -249,7 +249,7 @@ def test_a_sequence_that_results_is_a_tuple() -> None:
 
 def test_nothing_is_no_result() -> None:
     made = model([node("Optional", [], ["y"])], {"x": (F32, ["n"])})
-    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found an optional"):
+    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found an empty optional"):
         build(made)
 
 

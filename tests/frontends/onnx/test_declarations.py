@@ -36,9 +36,9 @@ X = {"x": (F32, ["n", 3])}
         ),
         (
             node("Relu", ["x", "x"], ["y"]),
-            "Relu 'y': expected at most 1 input by version 14 of the operator, found 2; remove",
+            "Relu 'y': expected at most 1 input for version 14 of the operator, found 2; remove",
         ),
-        (node("Clip", ["x", "", "", "x"], ["y"]), "expected at most 3 inputs by version 13"),
+        (node("Clip", ["x", "", "", "x"], ["y"]), "expected at most 3 inputs for version 13"),
     ],
 )
 def test_unknown_parts_of_a_node_are_refused(refused: Any, message: str) -> None:
@@ -68,7 +68,7 @@ def test_any_number_of_inputs_of_a_variadic_operator() -> None:
     ("inputs", "attributes", "message"),
     [
         (["x"], {"sope": 2.0}, "attribute 'sope' unknown to the model's function 'Sloped'; did"),
-        (["x", "x"], {}, "expected at most 1 input by the model's function 'Sloped', found 2"),
+        (["x", "x"], {}, "expected at most 1 input for the model's function 'Sloped', found 2"),
     ],
 )
 def test_functions_of_the_model(

@@ -175,7 +175,7 @@ def test_half_floats() -> None:
             node("MaxPool", ["x"], ["y"], kernel_shape=[2]),
             ["n", "m"],
             Unsupported,
-            "rank 2: expected 3, 4 or 5",
+            "expected an input of rank 3, 4 or 5, found rank 2",
         ),
         (
             node("MaxPool", ["x"], ["y"], kernel_shape=[2], auto_pad="BEST"),
@@ -194,7 +194,7 @@ def test_half_floats() -> None:
             node("Einsum", ["x"], ["y"], equation="a,b->ab"),
             ["n"],
             TypeMismatch,
-            "the equation has 2 operands, the node 1",
+            "expected 2 inputs, as in the equation, found 1",
         ),
     ],
 )
