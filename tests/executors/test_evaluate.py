@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "device": (
         lambda: relay.create_executor("vm", dense(), tvm.cuda()),
         Unsupported,
-        "programs run on the CPU, found cuda:0; give tvm.cpu()",
+        "expected a CPU, found cuda:0; Relay's executors run programs on the CPU only",
     ),
     "no device": (
         lambda: relay.create_executor("vm", dense(), "cpu"),
@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no such function": (
         lambda: relay.create_executor("vm", dense()).evaluate(relay.GlobalVar("f")),
         BadInput,
-        "@main; found f",
+        "no function f; its functions: @main",
     ),
     "main is called": (
         lambda: relay.create_executor("vm", numbers()).evaluate(

@@ -101,13 +101,17 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "unknown": (lambda m: m.set_input("main", y=W), BadInput, "expected inputs x"),
     "position": (lambda m: m.set_one_input("main", 4, W), BadInput, "expected one of x, found 4"),
     "two at once": (lambda m: m.set_one_input("main", x=W, y=W), BadInput, "an input by name"),
-    "function": (lambda m: m.invoke("other", W), BadInput, "@main; found other"),
+    "function": (
+        lambda m: m.invoke("other", W),
+        BadInput,
+        "no function other; its functions: @main",
+    ),
     "no result": (lambda m: m.get_outputs(), BadInput, "call invoke_stateful first"),
     "program": (lambda m: relay.vm.VirtualMachine(m, tvm.cpu()), BadInput, "relay.vm.compile"),
     "device": (
         lambda m: relay.vm.VirtualMachine(m._exec, tvm.cuda()),
         Unsupported,
-        "programs run on the CPU",
+        "expected a CPU, found cuda:0",
     ),
     "bytes": (lambda m: relay.vm.Executable.load_exec("x"), BadInput, "bytes of a saved program"),
     "other bytes": (

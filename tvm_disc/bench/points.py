@@ -118,7 +118,10 @@ def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
     """
     for name, _, dtype in inputs:
         if not _is_plain(dtype):
-            raise BadInput(f"input {name}: other engines do not support {dtype}")
+            raise BadInput(
+                f"input '{name}': expected a NumPy type, found {dtype}; the other engines read "
+                "inputs from NumPy files"
+            )
     general = import_versions(source, None, constraints, several=False)[0]
     text = [d for _, dims, _ in inputs for d in dims]
     used = {n.id for d in text for n in ast.walk(ast.parse(d)) if isinstance(n, ast.Name)}

@@ -300,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "another device": (
         lambda m: relay.vm.VirtualMachine(product(), tvm.cuda()),
         Unsupported,
-        "programs run on the CPU",
+        "expected a CPU, found cuda:0",
     ),
     "constants apart": (
         lambda m: product().move_late_bound_consts("x", 4),

@@ -172,7 +172,7 @@ def test_our_own_passes_follow_in_one_sequence() -> None:
         (
             lambda: transform.function_pass(lambda f, m, c: f, opt_level=1, required=3),
             TypeError,
-            "Required is expected to be the type of list/tuple",
+            "required: expected a list of pass names, found 3",
         ),
     ],
 )

@@ -75,8 +75,9 @@ def rewrite_expr(callbacks: Sequence[Callback], expr: Expr, mod: IRModule | None
         for callback in list(active):
             if count == MOST_REWRITES or (count and len(post_order(expr)) > largest):
                 raise BadNode(
-                    f"rewrite: the program still changes after {count} rewrites; a "
-                    "callback that undoes another, or matches its own result, sets rewrite_once"
+                    f"rewrite: the program still changes after {count} rewrites; set "
+                    "rewrite_once=True for a callback that undoes another one or matches its own "
+                    "result"
                 )
             typed = infer_type(expr, mod) if callback.require_type else expr
             made = _rewrite_once(callback, typed)

@@ -34,7 +34,10 @@ def check_device(device: object) -> None:
         if kind is None:
             raise BadInput(f"device: expected a device such as tvm.cpu(), found {shown(one)}")
         if kind() != CPU:
-            raise Unsupported(f"device: programs run on the CPU, found {one}; give tvm.cpu()")
+            raise Unsupported(
+                f"device: expected a CPU, found {one}; Relay's executors run programs on the CPU "
+                "only: pass tvm.cpu(), or use tvm_disc.build for a GPU"
+            )
 
 
 def one_target(target: object, target_host: object = None) -> Any:
@@ -85,7 +88,7 @@ def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
     if isinstance(entry, str):
         if entry not in mod:
             names = ", ".join(f"@{g.name_hint}" for g in mod.get_global_vars()) or "none"
-            raise BadInput(f"expected the name of a function of the module, {names}; found {entry}")
+            raise BadInput(f"the module has no function {entry}; its functions: {names}")
         if entry == "main":
             return mod
         entry = mod[entry]

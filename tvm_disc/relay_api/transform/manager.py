@@ -123,7 +123,7 @@ def _info(what: str, given: Any, opt_level: int | None, name: str | None, requir
     if not isinstance(name, str | None):
         raise BadNode(f"name: expected a string, found {shown(name)}")
     if not isinstance(required, list | tuple | None):
-        raise BadNode("Required is expected to be the type of list/tuple.")
+        raise BadNode(f"required: expected a list of pass names, found {shown(required)}")
     if not callable(given):
         raise BadNode(
             f"pass_func must be a callable for {what.capitalize()} pass, found {shown(given)}"

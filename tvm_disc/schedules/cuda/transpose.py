@@ -49,8 +49,8 @@ def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | W
     if size * SIDE * (SIDE + 1) > machine.device.shared_bytes:
         return WhyNot(
             "transpose",
-            f"its tiles require {size * SIDE * (SIDE + 1)} bytes of shared memory, which has "
-            f"{machine.device.shared_bytes}",
+            f"its tiles require {size * SIDE * (SIDE + 1)} bytes of shared memory; a thread "
+            f"block has at most {machine.device.shared_bytes}",
         )
     plain = single_elements(group, solver, machine)
     elements = product(work.domain)
