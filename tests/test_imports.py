@@ -187,7 +187,7 @@ def test_importers_are_found_by_the_first_who_asks(name: str) -> None:
     assert done.stdout.strip() == name, done.stderr
     code = "from tvm_disc import relay; relay.frontend.from_nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "no importer 'from_nothing'; there are from_onnx, from_pytorch" in done.stderr
+    assert "no importer 'from_nothing'; it has from_onnx, from_pytorch" in done.stderr
 
 
 def test_without_tvm_a_public_name_says_what_to_install() -> None:

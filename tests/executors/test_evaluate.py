@@ -111,17 +111,17 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "nothing to run": (
         lambda: relay.create_executor().evaluate(),
         BadInput,
-        "expected a module, as mod=, or an expression",
+        "found no module; pass mod= to create_executor",
     ),
     "free variables": (
         lambda: relay.create_executor().evaluate(relay.exp(relay.var("x", shape=(2,)))),
         BadInput,
-        "free variables, %x; give binds=",
+        "free variables, %x; pass binds=",
     ),
     "binds of main": (
         lambda: relay.create_executor("vm", dense()).evaluate(binds={relay.var("x"): W}),
         BadInput,
-        "binds= needs an expression",
+        "binds= requires an expression",
     ),
     "no such function": (
         lambda: relay.create_executor("vm", dense()).evaluate(relay.GlobalVar("f")),

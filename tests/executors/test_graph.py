@@ -104,12 +104,12 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "unknown": (lambda m: m.set_input("y", 1), BadInput, "there is no input 'y'; inputs: x"),
     "unknown by name": (lambda m: m.set_input(y=1), BadInput, "there is no input 'y'"),
     "constant": (lambda m: m.set_input("w", W), BadInput, "leave it out of params="),
-    "position": (lambda m: m.set_input(3, 1), BadInput, "one of 1 inputs, found 3"),
+    "position": (lambda m: m.set_input(3, 1), BadInput, "less than 1, found 3"),
     "dims": (lambda m: m.set_input("x", W.T), BadInput, "found [3, 4]"),
     "numbers": (lambda m: m.set_input("x", W * 1j), BadInput, "found complex64"),
     "not set": (lambda m: m.run(), BadInput, "is not set; call set_input first"),
     "not run": (lambda m: m.get_output(0), BadInput, "call run first"),
-    "output": (lambda m: m.get_output(2), BadInput, "one of 2 outputs, found 2"),
+    "output": (lambda m: m.get_output(2), BadInput, "less than 2, found 2"),
     "function": (lambda m: m["fly"], AttributeError, "no function 'fly'"),
     "debug": (lambda m: m.debug_get_output(0, W), Unsupported, "profile(...) times kernels"),
     "shared": (lambda m: m.share_params(m, b""), Unsupported, "mapped pages"),
@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "a linker": (
         lambda m: relay.build(dense()).export_library("a.so", fcompile=print),
         BadInput,
-        "give cc=",
+        "as cc=",
     ),
     "pools": (
         lambda m: relay.build(dense(), workspace_memory_pools=[1]),
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         Unsupported,
         "workspace_bytes(shapes)",
     ),
-    "name": (lambda m: relay.build(dense())["mine"], AttributeError, "there is 'default'"),
+    "name": (lambda m: relay.build(dense())["mine"], AttributeError, "function is 'default'"),
 }
 
 

@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "twice": (lambda m: m.set_input("main", W, x=W), BadInput, "1 by position and ['x'] by name"),
     "unknown": (lambda m: m.set_input("main", y=W), BadInput, "expected inputs x"),
     "position": (lambda m: m.set_one_input("main", 4, W), BadInput, "expected one of x, found 4"),
-    "two at once": (lambda m: m.set_one_input("main", x=W, y=W), BadInput, "an input by name"),
+    "two at once": (lambda m: m.set_one_input("main", x=W, y=W), BadInput, "expected one input"),
     "function": (
         lambda m: m.invoke("other", W),
         BadInput,

@@ -49,7 +49,9 @@ def __getattr__(name: str) -> Any:
         return Missing(f"relay.frontend.{name}", reason)
     if name == "common":
         return import_module("tvm_disc.relay_api.frontend_common")
-    raise AttributeError(f"no importer {name!r}; there are {', '.join(sorted(_IMPORTERS))}")
+    raise AttributeError(
+        f"relay.frontend has no importer {name!r}; it has {', '.join(sorted(_IMPORTERS))}"
+    )
 
 
 __all__ = ["register"]

@@ -25,7 +25,10 @@ def while_loop(
     loop = Var("while_loop")
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):
-        raise BadNode(f"{len(loop_vars)} loop variables, but the body returns {len(values)}")
+        raise BadNode(
+            f"while_loop: loop_bodies: expected {len(loop_vars)} results, one for each loop "
+            f"variable, found {len(values)}"
+        )
     body = If(
         cond(*loop_vars),  # type: ignore[arg-type]
         loop(*values),

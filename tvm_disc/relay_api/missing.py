@@ -31,10 +31,10 @@ _NETWORK = (
     "this network is not shipped; import models with relay.frontend.from_onnx or from_pytorch"
 )
 _EXTERNAL = (
-    "it selects operators for a code generator outside of this compiler; programs are compiled by "
-    "this compiler alone, and MergeComposite and dataflow_pattern.partition group operators"
+    "it selects operators for an external code generator, and this compiler uses none; "
+    "MergeComposite and dataflow_pattern.partition group operators"
 )
-_STRATEGIES = "the compiler generates the kernels; pass your own to build(kernels=...)"
+_STRATEGIES = "the compiler generates the kernels; pass your own in Options(templates=...)"
 _TRAINED = "quantize the model in the training framework"
 _C_NAMES = "it names functions of generated C code, and a program here is native code"
 

@@ -20,7 +20,7 @@ from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.types import TensorType, Type
 from tvm_disc.relay_api.levels import LEVEL_OF
 
-_KERNELS = "the compiler generates the kernels; pass your own to build(kernels=...)"
+_KERNELS = "the compiler generates the kernels; pass your own in Options(templates=...)"
 _REWRITES = "rewrite the module with relay.dataflow_pattern or a function_pass before it is built"
 # Attributes that defined how Relay compiles or changes an operator, with the reason of the refusal.
 REFUSED_ATTRIBUTES: Mapping[str, str] = {
@@ -34,7 +34,7 @@ REFUSED_ATTRIBUTES: Mapping[str, str] = {
     "FTVMStrategy": _KERNELS,
     "FInferCorrectLayout": _REWRITES,
     "FTVMMixedPrecisionConversionType": (
-        "pass the operators to convert to relay.transform.ToMixedPrecision(ops=...)"
+        "relay.transform.ToMixedPrecision has fixed lists of operators; insert casts instead"
     ),
 }
 
@@ -96,7 +96,7 @@ class OpEntry:
     def set_num_inputs(self, n: int) -> None:
         """Set the number of operands."""
         if not isinstance(n, int) or not 0 <= n < 1000:
-            raise BadNode(f"{self.name}: expected a number of inputs, found {shown(n)}")
+            raise BadNode(f"{self.name}: num_inputs: expected 0 .. 999, found {shown(n)}")
         self.num_inputs = n
         self._renew()
 
@@ -115,7 +115,7 @@ class OpEntry:
         if type_rel_func is None and rel_name not in RELATIONS:
             known = ", ".join(RELATIONS)
             raise BadNode(
-                f"{self.name}: expected a type relation ({known}) or a function of types, "
+                f"{self.name}: expected a type relation ({known}) or a type_rel_func, "
                 f"found {shown(rel_name)}"
             )
         rule = RELATIONS[rel_name] if type_rel_func is None else type_rel_func
@@ -238,7 +238,7 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
     """Register that a user's operator has no side effects; ``stateful=True`` is refused."""
     if stateful:
         raise Unsupported(
-            f"{op_name}: expected an operator without side effects: equal calls are merged into one"
+            f"{op_name}: operators with side effects are not supported: equal calls are merged"
         )
     return register_op_attr(op_name, "TOpIsStateful", stateful, level)
 

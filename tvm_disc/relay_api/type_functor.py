@@ -48,7 +48,7 @@ def method_for(
     if method is None:
         raise TypeError(
             f"{type(walk).__name__} has no method {name}, which a {type(node).__name__} requires; "
-            "define it, or derive the class from the Visitor or the Mutator, which define all"
+            "define it, or derive the class from the Visitor or Mutator, which define all methods"
         )
     return method
 

@@ -175,7 +175,9 @@ def test_counts() -> None:
 def test_a_part_of_a_program() -> None:
     mod = relay.IRModule.from_expr(relay.tanh(relay.exp(x)))
     assert "tanh" not in analysis.extract_intermdeiate_expr(mod, 0).astext()
-    with pytest.raises(TypeMismatch, match="number of a call below 2, found 2"):
+    with pytest.raises(
+        TypeMismatch, match="expected a number below 2, the number of calls in @main, found 2"
+    ):
         analysis.extract_intermdeiate_expr(mod, 2)
 
 

@@ -280,7 +280,7 @@ class NoCallback(DFPatternCallback):
         (3, X, "rewrite: expected a DFPatternCallback or a sequence of them, found 3"),
         ([3], X, "rewrite: expected a DFPatternCallback, found 3"),
         (NoPattern(), X, r"NoPattern\.pattern: expected a pattern .* found None; set it in"),
-        (NoCallback(), X, r"NoCallback has no callback\(pre, post, node_map\); write one"),
+        (NoCallback(), X, r"NoCallback: expected a method callback\(pre, post, node_map\)"),
         (SubtractFor(), 3, "rewrite: expected a Relay expression, found 3"),
     ],
 )

@@ -397,7 +397,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no pattern": (lambda: dp.DFPatternCallback().rewrite(U), r"pattern: expected a pattern"),
     "no callback": (
         lambda: dp.rewrite(_without_callback(), relay.exp(U)),
-        "has no callback",
+        "expected a method callback",
     ),
     "no end": (
         lambda: Rewrite(is_op("exp")(X), lambda _p, post, _f: relay.exp(post)).rewrite(

@@ -295,7 +295,7 @@ REFUSED_OPS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: registry.register_stateful("tan", True),
         Unsupported,
-        "expected an operator without side effects",
+        "operators with side effects are not supported",
     ),
     (
         lambda: registry.register_op_attr("tan", "FTVMCompute", 1),

@@ -467,17 +467,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a name": (lambda: transform.module_pass(min, opt_level=1, name=3), "name: expected a string"),
     "required": (
         lambda: transform.function_pass(min, opt_level=1, required="a"),
-        "type of list/tuple",
+        "required: expected a list of pass names",
     ),
     "a required name": (
         lambda: transform.function_pass(min, opt_level=1, required=[1]),
         "required: expected names of passes, found 1",
     ),
-    "no module": (lambda: _made(3)(module()), "expected a Relay module from it, found 3"),
-    "nothing": (lambda: _made(None)(module()), "expected a Relay module from it, found None"),
+    "no module": (lambda: _made(3)(module()), "expected a Relay module as its result, found 3"),
+    "nothing": (lambda: _made(None)(module()), "expected a Relay module as its result, found None"),
     "no function made": (
         lambda: transform.function_pass(lambda f, m, c: f.body, opt_level=0)(module()),
-        r"expected a relay.Function from it, found Call",
+        r"expected a relay.Function as its result, found Call",
     ),
     "disabled": (
         lambda: relay.build_config(disabled_pass=[3]),

@@ -221,15 +221,15 @@ def test_normal_forms_are_what_they_say(program: str) -> None:
 # ---- refusals
 
 REASONS: dict[str, str] = {
-    "AnnotateTarget": "code generator outside of TVM",
-    "PartitionGraph": "code generator outside of TVM",
-    "MergeCompilerRegions": "code generator outside of TVM",
-    "CapturePostDfsIndexInSpans": "code generator outside of TVM",
-    "Conv2dToSparse": "for kernels that are not here",
-    "DenseToSparse": "for kernels that are not here",
+    "AnnotateTarget": "an external code generator",
+    "PartitionGraph": "an external code generator",
+    "MergeCompilerRegions": "an external code generator",
+    "CapturePostDfsIndexInSpans": "an external code generator",
+    "Conv2dToSparse": "for sparse kernels, which do not exist here",
+    "DenseToSparse": "for sparse kernels, which do not exist here",
     "SplitArgs": "any number of arguments",
     "PlanDevices": "on the processor it is compiled for",
-    "ManifestAlloc": "memory is planned by the compiler",
+    "ManifestAlloc": "the compiler plans memory",
     "FirstOrderGradient": "export the gradient from the training framework",
     "gradient": "export the gradient from the training framework",
     "Defunctionalization": "compiles closures as they are",

@@ -148,7 +148,7 @@ REFUSED = {
         BadInput,
         "expected a value of the data type nat, found 3",
     ),
-    "below zero": (lambda p: testing.make_nat_expr(p, -1), BadInput, "no negative number"),
+    "below zero": (lambda p: testing.make_nat_expr(p, -1), BadInput, "expected at least 0"),
 }
 
 

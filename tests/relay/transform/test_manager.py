@@ -184,13 +184,13 @@ def test_what_no_pass_is_made_of(make: Any, error: type[Exception], message: str
 @pytest.mark.parametrize("found", [3, None, relay.add(X, X)])
 def test_a_function_pass_gives_a_function(found: Any) -> None:
     wrong = transform.function_pass(lambda f, m, c: found, opt_level=0, name="wrong")
-    with pytest.raises(BadNode, match=r"the pass wrong: expected a relay\.Function from it, found"):
+    with pytest.raises(BadNode, match=r"the pass wrong: expected a relay\.Function as its result"):
         wrong(module())
 
 
 def test_a_module_pass_gives_a_module() -> None:
     wrong = transform.module_pass(lambda m, c: m["main"], opt_level=0, name="wrong")
-    with pytest.raises(BadNode, match="the pass wrong: expected a Relay module from it, found"):
+    with pytest.raises(BadNode, match="the pass wrong: expected a Relay module as its result"):
         wrong(module())
 
 

@@ -49,7 +49,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Expr | Array]) -> F
         if value is None:
             continue
         if names.count(param.name_hint) > 1:
-            raise BadNode(f"several parameters have the name {param.name_hint!r}")
+            raise BadNode(f"several parameters have the name {param.name_hint!r}; rename them")
         binds[param] = value if isinstance(value, Expr) else Constant(_array(value))
     made = bind(func, binds)
     assert isinstance(made, Function)

@@ -84,10 +84,13 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     """
     _check_module(mod)
     if not isinstance(expr_id, int):
-        raise BadNode(f"expected the number of a call, found {shown(expr_id)}")
+        raise BadNode(f"expr_id: expected the number of a call, found {shown(expr_id)}")
     calls = [e for e in post_order(mod["main"].body) if isinstance(e, Call)]
     if not 0 <= expr_id < len(calls):
-        raise TypeMismatch(f"expected the number of a call below {len(calls)}, found {expr_id}")
+        raise TypeMismatch(
+            f"expr_id: expected a number below {len(calls)}, the number of calls in @main, found "
+            f"{expr_id}"
+        )
     made = mod.copy()
     made["main"] = IRModule.from_expr(calls[expr_id])["main"]
     return made

@@ -35,7 +35,9 @@ class DFPatternCallback:
 
         ``pre`` is the original match, ``post`` the match with rewritten operands.
         """
-        raise BadNode(f"{type(self).__name__} has no callback(pre, post, node_map); write one")
+        raise BadNode(
+            f"{type(self).__name__}: expected a method callback(pre, post, node_map); define it"
+        )
 
 
 def rewrite(

@@ -59,7 +59,9 @@ class Executor:
         """
         if expr is None:
             if binds:
-                raise BadInput("evaluate: binds= needs an expression with the variables it binds")
+                raise BadInput(
+                    "evaluate: binds= requires an expression whose free variables it binds"
+                )
             return self._function("main")
         expr = as_expr(expr)
         for var, value in reversed(list((binds or {}).items())):
@@ -70,7 +72,10 @@ class Executor:
 
     def _function(self, entry: Expr | str) -> Callable[..., Any]:
         if self.mod is None and isinstance(entry, str | GlobalVar):
-            raise BadInput("evaluate: expected a module, as mod=, or an expression to evaluate")
+            raise BadInput(
+                "evaluate: found no module; pass mod= to create_executor, or an expression to "
+                "evaluate"
+            )
         mod = with_entry(self.mod, entry)
         program = Programs(mod, self.params, self.target)("main")
         constructors = mod.constructors

@@ -36,7 +36,7 @@ class Runtime:
 
     def __init__(self, name: str = "cpp", options: Mapping[str, object] | None = None) -> None:
         if name != "cpp":
-            raise Unsupported(f"runtime: programs need TVM's C++ runtime, cpp; found {shown(name)}")
+            raise Unsupported(f"runtime: expected 'cpp', TVM's C++ runtime, found {shown(name)}")
         self.name, self.options = name, dict(options or {})
 
 
@@ -58,7 +58,9 @@ class ExecutorFactoryModule:
 
     def __getitem__(self, item: str) -> Callable[..., Instance]:
         if item != self.libmod_name:
-            raise AttributeError(f"there is no function {item!r}; there is {self.libmod_name!r}")
+            raise AttributeError(
+                f"the library has no function {item!r}; its only function is {self.libmod_name!r}"
+            )
         return self.lib.instance
 
     def __iter__(self) -> Iterator[Any]:
@@ -104,7 +106,9 @@ class ExecutorFactoryModule:
     ) -> str:
         """Write one shared library; ``load_module`` or ``tvm_disc.load`` reads it."""
         if addons:
-            raise Unsupported("export_library: addons= is not supported: no other file is linked")
+            raise Unsupported(
+                "export_library: addons= is not supported: only the program is linked; leave it out"
+            )
         return self.lib.export_library(file_name, fcompile, **kwargs)
 
 

@@ -87,7 +87,9 @@ class Instance:
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             if 0 <= key < len(self.names):
                 return self.names[int(key)]
-            raise BadInput(f"expected the position of one of {len(self.names)} inputs, found {key}")
+            raise BadInput(
+                f"expected the position of an input, less than {len(self.names)}, found {key}"
+            )
         if key in self.names:
             return str(key)
         if key in self.bound:
@@ -135,7 +137,7 @@ class GraphModule:
         """Return a function of the module by its name: ``m["run"]()``."""
         found = None if key.startswith("_") else getattr(self, key, None)
         if not callable(found):
-            raise AttributeError(f"there is no function {key!r}")
+            raise AttributeError(f"the module has no function {key!r}")
         return found
 
     @property
@@ -243,7 +245,7 @@ class GraphModule:
     def _position(self, index: int) -> int:
         count = self.get_num_outputs()
         if not 0 <= index < count:
-            raise BadInput(f"expected the position of one of {count} outputs, found {index}")
+            raise BadInput(f"expected the position of an output, less than {count}, found {index}")
         return int(index)
 
 
@@ -319,8 +321,8 @@ class Library:
         """
         if callable(fcompile):
             raise BadInput(
-                "export_library: a function cannot link programs; give cc= with the name of a "
-                "C compiler, such as aarch64-linux-gnu-gcc"
+                "export_library: a function as fcompile= is not supported; pass the name of a C "
+                "compiler as cc=, such as aarch64-linux-gnu-gcc"
             )
         if Path(file_name).suffix in (".tar", ".o", ".a"):
             raise BadInput(f"export_library: expected a name that ends in .so, found {file_name}")

@@ -49,8 +49,8 @@ def one_target(target: object, target_host: object = None) -> Any:
     odd = isinstance(target_host, list | tuple)
     if target_host is not None and (odd or str(target_host) != str(target)):
         raise Unsupported(
-            f"target_host: host code and kernels are one program; expected {target} or none, "
-            f"found {shown(target_host)}"
+            f"target_host: expected the target ({target}) or None, found "
+            f"{shown(target_host)}: host code and kernels are one program"
         )
     values = list(target.values()) if isinstance(target, dict) and "kind" not in target else None
     if values is None:
@@ -95,7 +95,7 @@ def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
     if free := free_vars(entry):
         names = ", ".join(f"%{v.name_hint}" for v in free)
         raise BadInput(
-            f"the expression has free variables, {names}; give binds= for them, or make a "
+            f"the expression has free variables, {names}; pass binds= for them, or make a "
             "relay.Function of it"
         )
     main = entry if isinstance(entry, Function) else Function((), entry)

@@ -220,8 +220,8 @@ class VirtualMachine:
         names = self._exec.get_function_params(func_name)
         if not ((len(args) == 2 and not kwargs) or (not args and len(kwargs) == 1)):
             raise BadInput(
-                "set_one_input: expected an input by name, or its position or name and its value, "
-                f"found {len(args)} by position and {sorted(kwargs)} by name"
+                "set_one_input: expected one input, as name=value, or as a name or position and a "
+                f"value; found {len(args)} by position and {sorted(kwargs)} by name"
             )
         ((key, value),) = kwargs.items() if kwargs else (args,)
         if isinstance(key, int) and 0 <= key < len(names):

@@ -23,8 +23,8 @@ def standard(path: str) -> IRModule:
     if path not in STANDARD:
         known = " and ".join(STANDARD)
         raise Unsupported(
-            f"the standard library has {known}, found {path!r}; define what you need in the "
-            "module, or parse a module printed with it"
+            f"import: expected {known} of the standard library, found {path!r}; define what you "
+            "need in the module itself"
         )
     return infer_types(parse(STANDARD[path]))
 

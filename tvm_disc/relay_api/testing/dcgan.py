@@ -70,5 +70,8 @@ def get_workload(
         BadNode: the layout is not NCHW; ``relay.transform.ConvertLayout`` converts.
     """
     if layout != "NCHW":
-        raise BadNode(f"dcgan: expected the layout NCHW, found {shown(layout)}; convert it")
+        raise BadNode(
+            f"dcgan: expected the layout NCHW, found {shown(layout)}; "
+            "use relay.transform.ConvertLayout"
+        )
     return create_workload(get_net(batch_size, random_len, oshape, ngf, dtype=dtype))

@@ -55,9 +55,13 @@ def create_workload(
     if not isinstance(net, Expr):
         raise BadNode(f"create_workload: expected a relay.Function, found {shown(net)}")
     if not isinstance(seed, int) or seed < 0:
-        raise BadNode(f"create_workload: seed: expected a number, found {shown(seed)}")
+        raise BadNode(
+            f"create_workload: seed: expected an integer of at least 0, found {shown(seed)}"
+        )
     if initializer is not None and not callable(initializer):
-        raise BadNode(f"create_workload: expected a function, found {shown(initializer)}")
+        raise BadNode(
+            f"create_workload: initializer: expected a function, found {shown(initializer)}"
+        )
     fill = Xavier(seed=seed) if initializer is None else initializer
     params: dict[str, Array] = {}
     mod = IRModule.from_expr(net)

@@ -50,7 +50,7 @@ def make_nat_expr(prelude: Prelude, n: int) -> Call:
         BadInput: ``n`` is negative.
     """
     if n < 0:
-        raise BadInput(f"make_nat_expr: expected no negative number, found {n}")
+        raise BadInput(f"make_nat_expr: expected at least 0, found {n}")
     _, zero, after = get_type(prelude, "nat")
     expr = Call(zero, ())
     for _ in range(n):

@@ -407,7 +407,7 @@ def _bias_add(site: QuantizedSite) -> tuple[Expr, Types]:
     (x, x_kind), (b, b_kind) = site.affine(0), site.args[1]
     if isinstance(b_kind, AffineType):
         if not b_kind.same(x_kind) and not x_kind.is_scalar:
-            raise NoRule("nn.bias_add: a bias with other scales than those per channel")
+            raise NoRule("nn.bias_add: expected a bias with the scales and zero points of the data")
         b = requantized(b, replace(b_kind, axis=0), x_kind)
     elif isinstance(b, Constant) and x_kind.dtype == "int32":
         params = (x_kind.scale, x_kind.zero_point)
@@ -461,10 +461,12 @@ def _binary(site: QuantizedSite) -> tuple[Expr, Types]:
     if "int32" in (a_kind.dtype, b_kind.dtype):
         return _wide_binary(site, (a, a_kind), (b, b_kind))
     if a_kind.dtype != b_kind.dtype:
-        raise NoRule(f"{name}: operands of {a_kind.dtype} and {b_kind.dtype}")
+        raise NoRule(
+            f"{name}: expected operands of one type, found {a_kind.dtype} and {b_kind.dtype}"
+        )
     out = site.result(a_kind)
     if out is a_kind and out.dtype != getattr(site.out, "dtype", ""):
-        raise NoRule(f"{name}: operands of {a_kind.dtype} for a result of another type")
+        raise NoRule(f"{name}: expected a result of the operands' type, {a_kind.dtype}")
     params = [p for k in (a_kind, b_kind, out) for p in (k.scale, k.zero_point)]
     axes = {"lhs_axis": a_kind.axis, "rhs_axis": b_kind.axis}
     return op_call(_QNN[name], a, b, *params, **axes), out

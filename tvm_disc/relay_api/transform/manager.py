@@ -39,13 +39,14 @@ class Pass(tvm.transform.ModulePass):
             source = carried_by(mod)
             if source is None:
                 raise BadNode(
-                    f"the pass {info.name}: expected a Relay module, found one of Relax; stand "
-                    "before PropagateShapeConstraints, which translates it"
+                    f"the pass {info.name}: expected a Relay module, found a Relax module; "
+                    "run the pass before PropagateShapeConstraints, which translates to Relax"
                 )
             made = run(source, ctx)
             if not isinstance(made, IRModule):
                 raise BadNode(
-                    f"the pass {info.name}: expected a Relay module from it, found {shown(made)}"
+                    f"the pass {info.name}: expected a Relay module as its result, found "
+                    f"{shown(made)}"
                 )
             return made.__tvm_ffi_object__()
 
@@ -111,7 +112,9 @@ def _left_alone(func: Function) -> bool:
 
 def _checked(name: str, made: object) -> Function:
     if not isinstance(made, Function):
-        raise BadNode(f"the pass {name}: expected a relay.Function from it, found {shown(made)}")
+        raise BadNode(
+            f"the pass {name}: expected a relay.Function as its result, found {shown(made)}"
+        )
     return made
 
 

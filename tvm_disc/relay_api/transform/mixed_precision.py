@@ -216,11 +216,11 @@ class _Caster:
         return self.made[node] if wanted is None else self._as(node, wanted)
 
     def _unknown(self, name: str) -> None:
-        told = f"ToMixedPrecision: '{name}' is in no list of operators that gain or lose by it"
+        told = f"ToMixedPrecision: no rule says in which type '{name}' is computed"
         if self.missing == 0:
             raise Unsupported(f"{told}; missing_op_mode=1 only warns, 2 is silent")
         if self.missing == 1:
-            warnings.warn(f"{told}; it takes the type of its operands", stacklevel=2)
+            warnings.warn(f"{told}; the type of its operands is used", stacklevel=2)
 
 
 def _is_float(found: Type | None) -> bool:

@@ -8,14 +8,15 @@ from typing import NoReturn
 from tvm_disc.errors import Unsupported
 
 _EXTERNAL = (
-    "it prepares functions for a code generator outside of TVM, and programs are compiled by "
-    "this compiler alone; MergeComposite and dataflow_pattern.partition gather operators"
+    "it prepares functions for an external code generator, and this compiler uses none; "
+    "MergeComposite and dataflow_pattern.partition group operators"
 )
-_MEMORY = (
-    "memory is planned by the compiler, for all shapes at once, and no program holds allocations"
-)
+_MEMORY = "the compiler plans memory for all shapes; a Relay module contains no allocations"
 _GRADIENT = "programs are compiled for inference; export the gradient from the training framework"
-_SPARSE = "it replaces weights by sparse ones from a parameter list, for kernels that are not here"
+_SPARSE = (
+    "it replaces weights of a parameter list for sparse kernels, which do not exist here; programs "
+    "with relay.nn.sparse_dense compile"
+)
 _DEVICES = (
     "a program runs on the processor it is compiled for; on_device and device_copy do nothing"
 )
@@ -47,7 +48,9 @@ REFUSED: Mapping[str, str] = {
     "PartitionGraph": _EXTERNAL,
     "PlanDevices": _DEVICES,
     "RemoveStandaloneReshapes": "the compiler itself makes views of reshapes",
-    "SimplifyFCTranspose": _SPARSE,
+    "SimplifyFCTranspose": (
+        "it transposes weights of a parameter list for sparse kernels, which do not exist here"
+    ),
     "SplitArgs": "kernels take any number of arguments",
     "ToCPS": _CLOSURES,
     "gradient": _GRADIENT,
