@@ -113,11 +113,14 @@ def test_options(given: dict[str, Any], message: str) -> None:
 
 QUESTION = '{"if": "n", "below": 1, "else": {"run": 1}, "then": '
 TREES = [
-    ("[]", "expected an object of trees by group"),
+    ("[]", "expected a JSON object with a tree for each group"),
     ('{"g": 5}', r"group 'g': expected \{\"run\": ...\} or .*, found 5"),
     ('{"g": {"if": "n", "below": "x", "then": {}, "else": {}}}', "group 'g': expected"),
     ('{"g": {"if": 5, "below": 1, "then": {}, "else": {}}}', "group 'g': expected"),
-    ('{"g": ' + QUESTION * 80 + '{"run": 1}' + "}" * 81, "at most 64 splits on a path"),
+    (
+        '{"g": ' + QUESTION * 80 + '{"run": 1}' + "}" * 81,
+        "at most 64 splits from the root to a leaf",
+    ),
     ("[" * 100_000, "recursion"),
 ]
 

@@ -146,7 +146,9 @@ def test_a_graph_has_kernels_of_our_own(blas: ctypes.CDLL) -> None:
 def test_what_is_not_handed_over_is_told(gpu: ctypes.CDLL) -> None:
     x = rows("n", 24)
     program = built(function(x, relay.tanh(relay.nn.dense(x, weight(10, 24)))))
-    assert "cublasLt not used: it requires a product alone, or with a bias" in program.explain()
+    assert (
+        "cublasLt not used: it requires a matrix product alone, or with a bias" in program.explain()
+    )
     x = rows("n", 24, dtype="float64")
     wide = relay.const(noise(10, 24).astype("float64"), "float64")
     program = built(function(x, relay.nn.dense(x, wide)))

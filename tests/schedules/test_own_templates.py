@@ -77,7 +77,7 @@ def test_what_is_no_pair_is_refused(wrong: Any) -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     x = rows("n", 8)
-    with pytest.raises(BadOption, match=r"expected a kind of loop, row, dot, .*found 'softmax'"):
+    with pytest.raises(BadOption, match=r"expected one of loop, row, dot, .*found 'softmax'"):
         build(relay.exp(x), x, template=one_by_one, kind="softmax")
 
 
@@ -103,6 +103,6 @@ def test_a_plan_that_needs_something_does_not_stand_first() -> None:
         plan.needs = (Need("n % 4 == 0", tirx.EQ(n % 4, i64(0))),)
         return plan
 
-    message = "template demands: the first plan must serve every shape; .*needs n % 4 == 0"
+    message = "template demands: the first plan must serve every shape; .*requires n % 4 == 0"
     with pytest.raises(BadOption, match=message):
         build(relay.exp(x), x, template=demands)

@@ -99,7 +99,7 @@ def test_rows_of_unknown_length_may_go_across_lanes(source: Callable[..., Any], 
 
 def test_sides_that_fill_no_tile() -> None:
     assert (
-        "transpose not used: it requires at least 4 elements on both axes of a tile"
+        "transpose not used: both axes that it exchanges must have at least 4 elements"
         in explained(transpose(3))
     )
     assert f"it requires that both axes of the tile have {LANES} elements" in explained(

@@ -79,7 +79,7 @@ LEAF = {"run": {"family": "row", "knobs": {}, "parts": 1}}
     ("tree", "message"),
     [
         ({"run": {"family": "x"}}, "no variant"),
-        ({"if": "x_9", "below": 1, "then": LEAF, "else": LEAF}, "no quantity 'x_9'"),
+        ({"if": "x_9", "below": 1, "then": LEAF, "else": LEAF}, "unknown quantity 'x_9'"),
     ],
 )
 def test_trees_of_something_else_are_refused(tree: Any, message: str, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def own_templates(
     found: dict[str, tuple[tuple[str, Template], ...]] = {}
     for kind, template in pairs:
         if kind not in POLICY:
-            raise BadOption(f"templates: expected a kind of {', '.join(POLICY)}, found {kind!r}")
+            raise BadOption(f"templates: expected one of {', '.join(POLICY)}, found {kind!r}")
         name = getattr(template, "__name__", type(template).__name__)
         found[kind] = (*found.get(kind, ()), (name, _checked(name, template)))
     return found
@@ -114,7 +114,7 @@ def _checked(name: str, template: Template) -> Template:
         if plans[0].needs:
             raise BadOption(
                 f"template {name}: the first plan must serve every shape; the one for {group.name} "
-                f"needs {', '.join(n.text for n in plans[0].needs)}"
+                f"requires {', '.join(n.text for n in plans[0].needs)}"
             )
         return answer
 

@@ -103,7 +103,7 @@ def test_trees_that_fit_no_product(tmp_path: Path, blas: ctypes.CDLL) -> None:
     own = tree.pop("library")
     for wrong, said in (
         ({"if": "n"}, "expected .* found"),
-        ({"if": "batch", "below": 8, "then": own, "else": own}, "no quantity 'batch'"),
+        ({"if": "batch", "below": 8, "then": own, "else": own}, "unknown quantity 'batch'"),
         ({"run": {"family": "other"}}, "no variant"),
         ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or generated kernels"),
     ):

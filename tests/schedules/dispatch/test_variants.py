@@ -178,7 +178,10 @@ def test_json_and_text_of_a_tree() -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [({"run": "c"}, "no variant c"), ({"if": "k", "below": 1}, "no quantity 'k'; there are n")],
+    [
+        ({"run": "c"}, "unknown variant c"),
+        ({"if": "k", "below": 1}, "unknown quantity 'k'; expected one of n"),
+    ],
 )
 def test_a_tree_for_another_group_is_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -239,7 +242,7 @@ def test_only_plans_with_needs_are_refused() -> None:
     solver = Solver()
     n = symbol(solver)
     variants = variants_of([plan(n, needs=(Need("even", n > 3),))], machine(2))
-    with pytest.raises(Unsupported, match="every variant requires facts"):
+    with pytest.raises(Unsupported, match="one variant must serve every shape"):
         analytic(group_of(n), variants, solver, CostModel())
 
 

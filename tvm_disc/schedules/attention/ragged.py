@@ -80,7 +80,7 @@ def ragged_attention(
     heads = cofactor(product(lead), (items,), solver) if outermost else None
     if heads is None or ("queries" in sides and rows is None):
         return WhyNot(
-            "attention", "it requires matrices whose outer axis is the items of the ragged batch"
+            "attention", "the outermost axis of the matrices must be the items of the ragged batch"
         )
     queries, keys = sides.get("queries"), sides.get("keys")
     return RaggedAttention(queries, keys, m if rows is None else rows, heads)

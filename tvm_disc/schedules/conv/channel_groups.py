@@ -115,11 +115,13 @@ class GroupCut:
         """
         masks = has_masks(vector_bytes, dtype)
         if math.prod(taps) == 1 and self.groups == 1:
-            return "pixel gemm serves a 1x1 window without groups"
+            return "for a 1x1 window without groups, pixel gemm is at least as fast"
         if self.groups == 1 and "float" not in dtype:
-            return "pixel gemm serves integers without groups"
+            return "for integers without groups, pixel gemm is at least as fast"
         if self.groups == 1 and vector_bytes < _WIDE_BYTES:
-            return f"pixel gemm is faster with vectors of {vector_bytes} bytes and without groups"
+            return (
+                f"without groups, pixel gemm is at least as fast with {vector_bytes}-byte vectors"
+            )
         if self.members == 1 or 2 * self.together * self.outs < self.lanes:
             return f"{self.groups} groups of {self.outs} channels fill less than half of a vector"
         single = sum(r.filled * r.count for r in self.runs() if r.filled < self.lanes)

@@ -95,9 +95,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     if cut is not None and not refused:
         refused = cut.refusal(taps or [], spec.dtype, machine.lanes * 4)
     if refused or taps is None:
-        return WhyNot(
-            "channel window", refused or "it requires a constant window size: it is an input"
-        )
+        return WhyNot("channel window", refused or "it requires a window of constant size")
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
 
@@ -152,11 +150,11 @@ def _refusal(group: Group, node: Node, data: Node) -> str | None:
         if weight not in group.constants:
             return "it requires constant weights: these are computed, or an input"
     if taps is None or taps[-1] > _MOST_TAPS:
-        width = "not constant" if taps is None else f"{taps[-1]} wide"
-        return f"it requires a window of at most {_MOST_TAPS} columns: the window is {width}"
+        width = "its size is unknown" if taps is None else f"it has {taps[-1]}"
+        return f"it requires a window of at most {_MOST_TAPS} columns: {width}"
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
-        return f"its types do not include sums of {data.dtype} in {sums}"
+        return f"it does not support sums of {data.dtype} in {sums}"
     return outside_window(group, node, data)
 
 

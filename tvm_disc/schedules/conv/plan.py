@@ -40,7 +40,7 @@ def _no_product(node: Node, last: bool) -> str | None:
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return "it requires several input channels per group: this is a depthwise convolution"
     if sums_of(data, weight, node) is None:
-        return f"its types do not include {data.dtype} x {weight.dtype} -> {node.dtype}"
+        return f"it does not support {data.dtype} x {weight.dtype} -> {node.dtype}"
     if any(static_dim(d) is None for d in weight.shape):
         return f"it requires constant sizes of the weight: they are {show_shape(weight.shape)}"
     return None
@@ -119,7 +119,7 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     if refused is not None:
         return WhyNot("pixel gemm", refused)
     if any(static_dim(d) == 0 for d in node.inputs[1].shape):
-        return WhyNot("pixel gemm", "it requires weights with elements: a size is 0")
+        return WhyNot("pixel gemm", "it requires nonempty weights: one of their sizes is 0")
     view = PixelView(group, node, machine.isa.dots)
     window = geometry(node, len(view.taps))
     sizes = (view.run, view.channels, machine.lanes)

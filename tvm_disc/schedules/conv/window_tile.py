@@ -78,8 +78,8 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     ):
         return "it requires averages that count the padding: this pooling excludes the padding"
     if taps is None or math.prod(taps) > _MOST_TAPS:
-        size = "not constant" if taps is None else f"of {math.prod(taps)} elements"
-        return f"it requires a window of at most {_MOST_TAPS} elements: the window is {size}"
+        size = "its size is unknown" if taps is None else f"it has {math.prod(taps)}"
+        return f"it requires a window of at most {_MOST_TAPS} elements: {size}"
     if (stride := geometry(node, rank).strides[-1]) > _MOST_STRIDE:
         return f"it requires stride 1 or 2 on the last axis: stride is {stride}"
     if static_dim(node.shape[-1]) == 1:

@@ -98,7 +98,8 @@ def _imported(
     choice = import_choice(group, [OWN, given.variant, *space], solver, data)
     if any(v is not OWN and v is not given.variant for v in choice.variants):
         raise BadInput(
-            f"dispatch of {group.name}: expected leaves for the library or generated kernels"
+            f"dispatch of {group.name}: expected leaves that select the library or all generated "
+            "kernels, found a leaf with a single variant"
         )
     return choice
 

@@ -121,8 +121,8 @@ def _check_words(group: Group) -> None:
         operands, results, dims = own
         raise Unsupported(
             f"{group.name}: a kernel on a GPU has at most {MOST_WORDS - 4} operands, results and "
-            f"dims in all, found {operands}, {results} and {dims}; do it in several steps, as a "
-            "concatenation of concatenations"
+            f"dims in all, found {operands}, {results} and {dims}; split the operator, for example "
+            "into a concatenation of concatenations"
         )
 
 

@@ -146,7 +146,7 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
         return WhyNot(LIBRARY, "it requires two matrices of one float type")
     bias = _bias(group, node)
     if bias is None and (len(group.outputs) != 1 or not _rounds(group.outputs[0], node, group)):
-        return WhyNot(LIBRARY, "it requires a product alone, or with a bias on its columns")
+        return WhyNot(LIBRARY, "it requires a matrix product alone, or with a bias on its columns")
     if group.outputs[0].dtype not in ("float32", *dtypes):
         return WhyNot(
             LIBRARY,
@@ -158,12 +158,10 @@ def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryPr
     first, second = (strides_of(group, solver, at) for at in operands_of(view))
     if first is None or second is None or not (is_one(second.stride) or is_one(second.k_stride)):
         return WhyNot(
-            LIBRARY, "it requires operands stored by rows or by columns: one has other strides"
+            LIBRARY, "it requires row-major or column-major operands: one has other strides"
         )
     if not is_one(first.k_stride):
-        return WhyNot(
-            LIBRARY, "it requires a first operand stored by rows: it is stored by columns"
-        )
+        return WhyNot(LIBRARY, "it requires a row-major first operand: it is column-major")
     tf32 = machine.tf32 and dtypes == {"float32"}
     return LibraryProduct(group, view, (first, second), bias, tf32, machine.device)
 

@@ -64,7 +64,7 @@ def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
         work=answer.work,
         emit=partial(lines.chunk, last=True),
         knobs=SortKnobs("block"),
-        needs=(Need(f"lines of at most {CHUNK} elements", length <= CHUNK),),
+        needs=(Need(f"lines have at most {CHUNK} elements", length <= CHUNK),),
         grid=Grid(THREADS, shared=True),
         cost=partial(ns, network),
         features=(length,),

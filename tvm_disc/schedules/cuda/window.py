@@ -73,7 +73,8 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     if strips.pixels > MOST_PIXELS:
         return WhyNot(
             "window",
-            f"it requires {strips.pixels} pixels of a row in registers: the limit is {MOST_PIXELS}",
+            f"a thread would need {strips.pixels} pixels of a row in registers: the limit is "
+            f"{MOST_PIXELS}",
         )
     others = plan_contraction(group, solver, machine)
     assert isinstance(others, list)

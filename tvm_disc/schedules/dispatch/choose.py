@@ -121,7 +121,7 @@ def fit(
         Unsupported: no variant is safe, so that no variant serves every shape.
     """
     if not any(v.safe for v in variants):
-        raise Unsupported("every variant requires facts that may not hold")
+        raise Unsupported("one variant must serve every shape, but each one requires a condition")
     loss = _wary(losses(costs, weights), variants)
     best: tuple[float, list[int]] | None = None
     codes = [(v.plan.code, v.run.parts) for v in variants]

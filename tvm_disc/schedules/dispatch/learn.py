@@ -285,7 +285,10 @@ def import_choice(
         used = sorted({*used, next(k for k, v in enumerate(variants) if v.safe)})
     plans = [variants[k].plan for k in used]
     if frozenset(p.layout for p in plans) not in layout_sets(plans, math.inf):
-        raise BadInput(f"dispatch of {group.name}: its variants pack a weight differently")
+        raise BadInput(
+            f"dispatch of {group.name}: its variants pack a weight differently; use variants that "
+            "share a packed form"
+        )
     numbers = {k: n for n, k in enumerate(used)}
     kept = joined([variants[k] for k in used])
     return Choice(kept, trees.renumber(tree, numbers), features)

@@ -143,7 +143,7 @@ def read_trees(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"dispatch: {path}: {error}") from None
     if not isinstance(found, dict):
-        raise BadInput(f"dispatch: {path}: expected an object of trees by group")
+        raise BadInput(f"dispatch: {path}: expected a JSON object with a tree for each group")
     for group, tree in found.items():
         if tree != {}:
             where = f"dispatch: {path}: group {group[:80]!r}"
@@ -158,7 +158,7 @@ def _check_form(tree: Any, where: str) -> None:
     while stack:
         node, level = stack.pop()
         if level > DEEPEST:
-            raise BadInput(f"{where}: expected at most {DEEPEST} splits on a path")
+            raise BadInput(f"{where}: expected at most {DEEPEST} splits from the root to a leaf")
         if isinstance(node, dict) and "run" in node:
             continue
         fits = isinstance(node, dict) and {"if", "below", "then", "else"} <= set(node)
@@ -177,10 +177,10 @@ def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequen
     """
     if "run" in data:
         if data["run"] not in variants:
-            raise ValueError(f"no variant {data['run']}")
+            raise ValueError(f"unknown variant {data['run']}")
         return Leaf(list(variants).index(data["run"]))
     if data["if"] not in features:
-        raise ValueError(f"no quantity {data['if']!r}; there are {', '.join(features)}")
+        raise ValueError(f"unknown quantity {data['if']!r}; expected one of {', '.join(features)}")
     below = from_json(data["then"], features, variants)
     rest = from_json(data["else"], features, variants)
     return Split(list(features).index(data["if"]), int(data["below"]), below, rest)

@@ -52,7 +52,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if len(a.shape) < 2 or len(b.shape) < 2:
         return WhyNot("gemm", "it requires two matrices: an operand is a vector")
     if sums_of(a, b, node) is None:
-        return WhyNot("gemm", f"its types do not include {a.dtype} x {b.dtype} -> {node.dtype}")
+        return WhyNot("gemm", f"it does not support {a.dtype} x {b.dtype} -> {node.dtype}")
     view = matmul_view(group, node, solver, machine.isa.dots)
     found = _Plans(view, machine, _in_place(view, solver, machine))
     plans = found.of_tiles()

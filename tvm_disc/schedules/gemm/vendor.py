@@ -41,22 +41,23 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     """Return a plan with one library call per batch item."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or group.outputs != [node]:
-        return WhyNot(
-            FAMILY, "it requires a matrix product alone: this kernel fuses other operators"
-        )
+        return WhyNot(FAMILY, "it requires a matrix product alone, without fused operators")
     letter = _LETTERS.get(node.dtype)
     if letter is None or any(x.dtype != node.dtype or len(x.shape) < 2 for x in node.inputs):
-        return WhyNot(FAMILY, f"it requires matrices of one float type: the result is {node.dtype}")
+        return WhyNot(
+            FAMILY, "it requires two matrices and a result of one type, float32 or float64"
+        )
     if node.inputs[1] in group.constants:
         return WhyNot(
-            FAMILY, "it requires an operand that is not packed: the constant weight is packed"
+            FAMILY,
+            "it requires a second operand that is not constant: a constant one is packed",
         )
     view = matmul_view(group, node, solver)
     ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
         return WhyNot(
-            FAMILY, "it requires operands stored by rows or by columns: one has other strides"
+            FAMILY, "it requires row-major or column-major operands: one has other strides"
         )
     batch, m, n, k = (i64(x) for x in view.sizes)
     cond: Expr = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))

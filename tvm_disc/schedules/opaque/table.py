@@ -50,8 +50,4 @@ def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
     """Return the plan of a ``disc`` operator, which Relax does not have."""
     node = group.anchor or group.nodes[-1]
     plan = PLANS.get(node.op)
-    return (
-        WhyNot("special", f"it requires an operator of its table: {node.op} is not in it")
-        if plan is None
-        else plan(node)
-    )
+    return WhyNot("special", f"it has no kernel for {node.op}") if plan is None else plan(node)

@@ -42,7 +42,8 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
     if not alike or not are_vectorizable(before):
         return WhyNot(
             "interleave",
-            "it requires operands of the shape of the permuted value: one is broadcast",
+            "its operators must be vectorizable, and their operands must have the shape of the "
+            "permuted value",
         )
     axis = _moved(node)
     if axis is None:
@@ -53,7 +54,7 @@ def plan_interleave(group: Group, solver: Solver, machine: Machine) -> Plan | Wh
             "interleave", f"it requires a constant size of 2 to {MOST} for the axis that moves"
         )
     if node.dtype not in _TYPES:
-        return WhyNot("interleave", f"it requires vector shuffles: there are none for {node.dtype}")
+        return WhyNot("interleave", f"it has no vector shuffles for {node.dtype}")
     items, pixels = product(node.shape[:axis]), product(node.shape[axis:-1])
     blocks = tirx.floordiv(i64(pixels) + (BLOCK - 1), i64(BLOCK))
 

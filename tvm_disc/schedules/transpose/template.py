@@ -59,16 +59,18 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
         return WhyNot(
             "transpose",
-            "all permutations and results of the kernel must have the same shape, and all "
-            "permutations the same order of axes",
+            "all its permutations and results must have the same shape, and all permutations the "
+            "same order of axes",
         )
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
         return WhyNot(
             "transpose",
-            "it requires several elements on the last axis of both sides: one has size 1",
+            "the innermost axes of its operand and of its result must have several elements",
         )
     if any(_below(m) & set(moves) for m in moves):
-        return WhyNot("transpose", "it requires independent permutations: one reads another")
+        return WhyNot(
+            "transpose", "it requires independent permutations: one reads the result of another"
+        )
     return TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
 
 
@@ -92,15 +94,18 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan]
     if any(solver.known_lt(s, FEWEST_LANES) for s in work.sides()):
         # Besides, LLVM takes minutes to compile tiles that it can prove to be nearly empty.
         return WhyNot(
-            "transpose", f"it requires at least {FEWEST_LANES} elements on both axes of a tile"
+            "transpose", f"both axes that it exchanges must have at least {FEWEST_LANES} elements"
         )
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in work.moves):
-        return WhyNot("transpose", "it requires vector shuffles: there are none for this type")
+        return WhyNot("transpose", "it has no vector shuffles for bool, float16 and bfloat16")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
-        return WhyNot("transpose", "it requires operators that can be vectorized")
+        return WhyNot(
+            "transpose", "it requires vectorizable operators, without dims that may be broadcast"
+        )
     if work.cost() > UNROLLED_COST:
         return WhyNot(
-            "transpose", "its other operators cost too much to be recomputed per row of a tile"
+            "transpose",
+            "its other operators are too large: their code is repeated for each row of a tile",
         )
     elems = product(work.domain)
     elements = [
