@@ -253,7 +253,7 @@ SAMPLE = np.zeros((2, K), "float32")
             lambda: tvm_disc.quantize(
                 dense(), calibration=[(SAMPLE,)], options=tvm_disc.Options(state=["x"])
             ),
-            "state: programs with calibrated values have none; leave it out",
+            "state: not supported together with calibration; leave it out",
         ),
     ],
 )

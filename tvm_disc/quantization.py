@@ -89,7 +89,7 @@ def quantize(
     if weights != "int8":
         raise BadInput(f"weights: expected 'int8' with calibration inputs, found {shown(weights)}")
     if options.state:
-        raise BadInput("state: programs with calibrated values have none; leave it out")
+        raise BadInput("state: not supported together with calibration; leave it out")
     calls = _calls(calibration)
     given = dict(passes or {})
     before = given.get(PLACE, ())

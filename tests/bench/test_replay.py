@@ -83,7 +83,7 @@ def test_calls_of_another_program(place: Path, capsys: Capture) -> None:
     program(2.0, name="y").save(place / "other.so")
     assert replay(place, model="other.so") == 1
     assert (
-        "expected calls with the inputs y, found x; they were recorded of another program"
+        "expected calls with the inputs y, found x; they were recorded from another program"
         in capsys.readouterr().err
     )
 

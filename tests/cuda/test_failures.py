@@ -90,7 +90,9 @@ def test_an_architecture_that_nvrtc_does_not_know(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tvm_disc.codegen.build.compile_source", nvrtc.compile_source)
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     monkeypatch.setattr(nvrtc, "_known", lambda library: (75, 80))
-    with pytest.raises(Unsupported, match="this NVRTC has no code for sm_90; it has sm_75, sm_80"):
+    with pytest.raises(
+        Unsupported, match="this NVRTC cannot compile for sm_90, only for sm_75, sm_80"
+    ):
         built(mlp())
 
 

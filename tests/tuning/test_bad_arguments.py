@@ -18,7 +18,7 @@ GOOD = {"n": [1, 2]}
 ARGUMENTS = [
     ({"records": 5}, "records: expected a path, found 5"),
     ({"records": "/proc/none/r.jsonl"}, "records: /proc/none/r.jsonl: No such file"),
-    ({"shapes": 5}, "shapes: expected values by dim name or the path of a log, found 5"),
+    ({"shapes": 5}, "shapes: expected a mapping from dims to values or the path of a log, found 5"),
     ({"shapes": {"q": [1]}}, "shapes: there is no dim 'q'; the dims are n, x.0"),
     ({"shapes": {"n": ["a"]}}, r"shapes: n: expected values of at least 1, found \['a'\]"),
     ({"shapes": {"n": 5}}, "shapes: n: expected values of at least 1, found 5"),
@@ -31,7 +31,7 @@ ARGUMENTS = [
     ({"points": "a"}, "points: expected an integer of at least 1, found 'a'"),
     ({"budget_s": "a"}, "budget_s: expected seconds, found 'a'"),
     ({"budget_s": -1}, "budget_s: expected seconds, found -1"),
-    ({"weights": 5}, "weights: expected weights by dim name, found 5"),
+    ({"weights": 5}, "weights: expected a mapping from dims to weights, found 5"),
     ({"shapes": GOOD, "weights": {"q": [1, 1]}}, "weights: there is no dim 'q'; the dims are n"),
     ({"shapes": GOOD, "weights": {"n": [1]}}, "weights: n: expected 2 weights, found 1"),
     ({"shapes": GOOD, "weights": {"n": [-1, 1]}}, "weights: n: expected weights of at least 0"),

@@ -61,7 +61,7 @@ def test_a_session_is_a_machine(port: int, tmp_path: Path) -> None:
 def test_a_machine_whose_time_is_up(port: int, tmp_path: Path) -> None:
     remote = Remote(HOST, port, "board", timeout_s=1)
     given = {"shapes": {"x.0": range(1, 200)}, "points": 200, "progress": False}
-    said = r"tune: a machine that measures: .*expired, give Remote a larger timeout_s; measured"
+    said = r"tune: a remote machine failed: .*expired, give Remote a larger timeout_s; measured"
     with pytest.raises(ArtifactError, match=said):
         tune(mlp(), records=tmp_path / "r.jsonl", remote=remote, **given)
 

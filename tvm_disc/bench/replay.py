@@ -73,7 +73,7 @@ def _check_names(exe: Executable, call: RecordedCall, path: Path) -> None:
     if list(call.inputs) != names:
         raise BadInput(
             f"{path}: expected calls with the inputs {', '.join(names)}, found "
-            f"{', '.join(call.inputs)}; they were recorded of another program"
+            f"{', '.join(call.inputs)}; they were recorded from another program"
         )
 
 

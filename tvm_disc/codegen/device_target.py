@@ -101,7 +101,9 @@ def _options(target: Target) -> dict[str, object]:
     for word in shlex.split(target)[1:]:
         key, _, text = word.lstrip("-").partition("=")
         if key not in ("arch", "host"):
-            raise Unsupported(f"target: cuda has no option {word!r}; it has -arch=sm_80,sm_90")
+            raise Unsupported(
+                f"target: unknown option {word!r} of cuda; expected -arch=sm_80,sm_90"
+            )
         found[key] = text
     return found
 
@@ -136,8 +138,8 @@ def refuse_on_device(program: Program) -> None:
     """
     if program.functions or program.boxed:
         raise Unsupported(
-            "target: values of data types and closures are not supported on a GPU; build "
-            "the program for a CPU"
+            "target: programs with algebraic data types or closures are not supported on a "
+            "GPU; build for a CPU"
         )
 
 

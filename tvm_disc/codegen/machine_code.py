@@ -321,9 +321,9 @@ def _object_beside(lowered: Module, target: Target, limit: int) -> bytes:
             why = str(error)
     if found is None:
         raise OutOfResources(
-            f"machine code: this process may write files of {limit} bytes (ulimit -f), LLVM aborts "
-            f"the process at that size, and a helper process could not compile it ({why}); "
-            "raise the limit"
+            f"machine code: this process may write files of {limit} bytes at most (ulimit -f), "
+            f"LLVM aborts the process at that size, and a helper process could not compile it "
+            f"({why}); raise the limit"
         )
     return found
 

@@ -282,7 +282,7 @@ class Executable:
     def _boxed(self, args: Arguments, out: Argument) -> Any:
         """Call with flat arguments, if an input or the result is a boxed value."""
         if out is not None:
-            raise BadInput("out: leave it out: a program of data types allocates its results")
+            raise BadInput("out: leave it out: a program with data types allocates its results")
         args = checked_arguments(self._manifest["inputs"], args)
         result = self.on_tensors(args)
         assert self._codec is not None

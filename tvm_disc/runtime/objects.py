@@ -171,7 +171,7 @@ class _Encoder:
             tag, fields, children = 0, form[1], value
             if not isinstance(value, tuple | list) or len(value) != len(fields):
                 raise BadInput(
-                    f"{self.where}: expected a tuple of {len(fields)}, found {shown(value)}"
+                    f"{self.where}: expected a tuple of {len(fields)} values, found {shown(value)}"
                 )
         refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
         return [tag, len(refs), *refs]
@@ -190,7 +190,7 @@ class _Encoder:
         if not fits or any(d is not None and d != n for d, n in zip(dims, shape, strict=True)):
             expected = ", ".join("?" if d is None else str(d) for d in dims)
             raise BadInput(
-                f"{self.where}: expected a tensor {dtype}[{expected}] inside, "
+                f"{self.where}: expected a field {dtype}[{expected}], "
                 f"found {array.dtype}{list(shape)}"
             )
         at = rounded(self.size)

@@ -283,8 +283,8 @@ class GrowingCaches:
         with self._lock:
             if 0 < rows < self.length and any(self._dropped.values()):
                 raise BadInput(
-                    f"rows: expected 0 or {self.length}, found {rows}: a cache keeps its last rows "
-                    "only, and those before them are lost; fork the state before"
+                    f"rows: expected 0 or {self.length}, found {rows}: a cache has dropped its "
+                    "first rows and cannot be shortened; call fork() before rows are dropped"
                 )
             self._keep(rows)
 
@@ -379,7 +379,7 @@ class GrowingCaches:
             except KeyError as missing:
                 raise BadInput(
                     f"state: the cache {cache.buffer!r} has {cache.rows} rows after the call; "
-                    f"expected inputs that define {missing}, found none"
+                    f"pass an input whose shape defines {missing}"
                 ) from None
         return grown
 

@@ -62,7 +62,7 @@ def workspace_of(manifest: Manifest, shapes: Mapping[str, Sequence[int]]) -> int
         given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
         raise BadInput(
             f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
-            "give shapes that a call accepts"
+            "pass shapes that a call accepts"
         ) from error
 
 

@@ -51,7 +51,7 @@ def machine_faults() -> Iterator[None]:
     """
     left = memory_left()
     if left is not None and left < HEADROOM_BYTES:
-        raise OutOfMemory(_memory_text(f"a build needs {HEADROOM_BYTES} bytes at least"))
+        raise OutOfMemory(_memory_text(f"a build needs at least {HEADROOM_BYTES} bytes"))
     try:
         yield
     except DiscError:

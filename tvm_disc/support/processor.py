@@ -195,7 +195,9 @@ def _features(hidden: str) -> frozenset[str]:
     for pattern in re.split("[, ]+", hidden):
         matched = {name for name in known if pattern and _matches(name, pattern)}
         if pattern and not matched:
-            raise BadOption(f"{HIDDEN}: no instruction set is called {pattern!r}")
+            raise BadOption(
+                f"{HIDDEN}: unknown instruction set {pattern!r}; expected one of {', '.join(known)}"
+            )
         found -= matched
     return frozenset(found)
 

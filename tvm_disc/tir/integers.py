@@ -109,7 +109,7 @@ def opaque(body: Expr) -> Any:
 
 def _call(name: str, a: Expr, b: Expr) -> Expr:
     if element_dtype(a) == "bool":
-        raise TypeMismatch(f"{name}: expected numbers, found truth values; cast them first")
+        raise TypeMismatch(f"{name}: expected numbers, found bool; cast to a number type first")
     function = f"{_DIVISION}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
     return tirx.call_pure_extern(dtype_of(a), function, a, b)
 

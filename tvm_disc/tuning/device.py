@@ -132,8 +132,8 @@ def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
     if not runs_code_of(card.key, architectures):
         listed = ", ".join(f"sm_{a}" for a in architectures)
         raise DeviceError(
-            f"tune: {card.name} is sm_{card.architecture}, found code for {listed}; tune with "
-            f'target="cuda -arch=sm_{card.architecture}"'
+            f"tune: {card.name} is sm_{card.architecture}, the target has code for {listed}; tune "
+            f'with target="cuda -arch=sm_{card.architecture}"'
         )
     return card
 

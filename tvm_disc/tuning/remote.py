@@ -95,7 +95,9 @@ class Fleet:
                 "needs all of TVM, including the compiler"
             ) from None
         if len(names) > 1:
-            raise ArtifactError(f"machines of one key must be identical; found {sorted(names)}")
+            raise ArtifactError(
+                f"machines of one key must have the same processor; found {sorted(names)}"
+            )
         return names.pop()
 
     def sessions(self, benches: Sequence[Bench]) -> list[list[Session]]:
@@ -126,7 +128,9 @@ class Fleet:
         names = {("none" if d.card is None else d.card.key, d.library) for d in found}
         if len(names) > 1:
             listed = ", ".join(f"{n}{' with cublasLt' * has}" for n, has in sorted(names))
-            raise ArtifactError(f"machines of one key must be identical; found {listed}")
+            raise ArtifactError(
+                f"machines of one key must have the same GPU and libraries; found {listed}"
+            )
         return found
 
 
@@ -140,7 +144,7 @@ def answered() -> Iterator[None]:
     try:
         yield
     except (tvm.error.RPCError, tvm.error.InternalError) as error:
-        raise ArtifactError(f"tune: a machine that measures: {said(error)}") from None
+        raise ArtifactError(f"tune: a remote machine failed: {said(error)}") from None
 
 
 def _rpc() -> Any:

@@ -31,10 +31,10 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
     """
     if not isinstance(shapes, Mapping | str | Path | None):
         raise BadInput(
-            f"shapes: expected values by dim name or the path of a log, found {shapes!r}"
+            f"shapes: expected a mapping from dims to values or the path of a log, found {shapes!r}"
         )
     if not isinstance(weights, Mapping | None):
-        raise BadInput(f"weights: expected weights by dim name, found {weights!r}")
+        raise BadInput(f"weights: expected a mapping from dims to weights, found {weights!r}")
     if not isinstance(points, int) or isinstance(points, bool) or points < 1:
         raise BadInput(f"points: expected an integer of at least 1, found {points!r}")
     seconds = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)

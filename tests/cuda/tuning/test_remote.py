@@ -115,7 +115,7 @@ def test_no_such_machine(tmp_path: Path, gpu: ctypes.CDLL, tracked: int) -> None
     with pytest.raises(ArtifactError, match="found none of no-such-compiler"):
         tuned(path, remote=Remote(HOST, tracked, KEY, compiler="no-such-compiler"))
     with pytest.raises(
-        DeviceError, match=r"Emulated GPU is sm_80, found code for sm_90; tune with"
+        DeviceError, match=r"Emulated GPU is sm_80, the target has code for sm_90; tune with"
     ):
         tune(softmax(), target="cuda -arch=sm_90", records=path, remote=Remote(HOST, tracked, KEY))
     assert not path.exists()

@@ -64,7 +64,9 @@ def _check_cards(path: Path, clock: Clock) -> None:
 
 def test_no_card(tmp_path: Path, gpu: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.emulated_device(75)
-    with pytest.raises(DeviceError, match=r"Emulated GPU is sm_75, found code for sm_80, sm_90"):
+    with pytest.raises(
+        DeviceError, match=r"Emulated GPU is sm_75, the target has code for sm_80, sm_90"
+    ):
         tuned(tmp_path / "r.jsonl")
     monkeypatch.setattr(device, "local_card", lambda: None)
     with pytest.raises(

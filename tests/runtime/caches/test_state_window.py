@@ -301,8 +301,8 @@ def test_rows_that_are_lost(owned: Any) -> None:
     with pytest.raises(BadInput) as failed:
         state.truncate(3)
     assert str(failed.value) == (
-        "rows: expected 0 or 8, found 3: a cache keeps its last rows only, and those before them "
-        "are lost; fork the state before"
+        "rows: expected 0 or 8, found 3: a cache has dropped its first rows and "
+        "cannot be shortened; call fork() before rows are dropped"
     )
     state.truncate(8)
     fork.truncate(3)

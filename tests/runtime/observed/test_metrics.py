@@ -115,8 +115,8 @@ def test_the_client_of_prometheus_reads_it(exe: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": ""}, "metrics: expected a name of the program, found ''"),
-        ({"name": 5}, "metrics: expected a name of the program, found 5"),
+        ({"name": ""}, "metrics: name: expected a nonempty string, found ''"),
+        ({"name": 5}, "metrics: name: expected a nonempty string, found 5"),
         ({"sample": -1}, "sample: expected at least 0, found -1"),
         ({"sample": "x"}, "sample: expected an integer, found str 'x'"),
     ],

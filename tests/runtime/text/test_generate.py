@@ -180,7 +180,10 @@ def test_no_rows_and_no_words() -> None:
         (lambda: WordChoice(repetition_penalty=0), "repetition_penalty: expected a number from"),
         (lambda: generate(fixed, np.zeros((1, 2)), 3), "ids: expected integers [batch, length"),
         (lambda: generate(fixed, np.zeros((1, 0), int), 3), "ids: expected integers [batch, "),
-        (lambda: generate(fixed, np.zeros((1, 2), int), -1), "most: expected a number of tokens"),
+        (
+            lambda: generate(fixed, np.zeros((1, 2), int), -1),
+            "most: expected a number of tokens, at least 0",
+        ),
         (
             lambda: generate(fixed, np.zeros((1, 2), int), 3, seed=-1),
             "seed: expected a non-negative integer, found -1",

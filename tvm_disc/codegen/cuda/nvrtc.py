@@ -39,7 +39,7 @@ def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
     for number in architectures:
         if number not in known:
             raise Unsupported(
-                f"target: this NVRTC has no code for sm_{number}; it has "
+                f"target: this NVRTC cannot compile for sm_{number}, only for "
                 f"{', '.join(f'sm_{a}' for a in known)}"
             )
     groups = "disc_tensor_group_" in source

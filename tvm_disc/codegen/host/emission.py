@@ -51,7 +51,7 @@ class Allocator(Protocol):
 
 
 def _nowhere() -> None:
-    raise Unsupported("functions on boxed values do not run on a GPU")
+    raise Unsupported("functions on algebraic data types or closures do not run on a GPU")
 
 
 class Emission:

@@ -89,7 +89,7 @@ def _reason(program: Program, like: Sequence[int]) -> str:
         return "values of data types may alias the inputs of this program"
     if not like:
         return "no other result has its dtype and may have its shape"
-    return "kernels read it while, or after, they write the results of its shape"
+    return "it is read while, or after, a result of its shape is written"
 
 
 __all__ = ["assign_donors", "updated"]

@@ -565,7 +565,7 @@ class _Lowerer:
     ) -> list[StoredTensor]:
         result = self.here.within(body, lambda: self._step(seq, gv, carried))
         if result is None:
-            raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
+            raise Unsupported(f"{gv.name_hint}: the recursive call must be in tail position")
         return list(result)
 
     def _step(self, seq: SeqExpr, gv: object, carried: list[Carried]) -> list[StoredTensor] | None:

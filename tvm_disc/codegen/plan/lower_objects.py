@@ -222,8 +222,9 @@ class ObjectLowerer:
             results = len(_leaf_types(func.ret_ty))
             if len(params) > MAX_ARGS or results > MAX_RESULTS:
                 raise Unsupported(
-                    f"function {gv.name_hint}: at most {MAX_ARGS} arguments and {MAX_RESULTS} "
-                    "results (tuples taken apart, captured values counted)"
+                    f"function {gv.name_hint}: expected at most {MAX_ARGS} arguments and "
+                    f"{MAX_RESULTS} results, found {len(params)} and {results}; each field of a "
+                    "tuple and each captured value counts as one"
                 )
             index = len(self.host_functions) + 1
             made = HostFunction(index, str(gv.name_hint), params, results)

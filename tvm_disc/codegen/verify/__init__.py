@@ -230,7 +230,7 @@ def _static(call: KernelCall, symbols: Mapping[Var, int]) -> relax.Function:
     free = [s for p in function.params if not is_tensor(p.ty) for s in p.ty.values]
     pairs = list(zip(free, sizes, strict=True))
     if unknown := [str(s) for s, n in pairs if not isinstance(n, tirx.IntImm)]:
-        raise Unsupported(f"the sizes of {', '.join(unknown)} are not known from tensors")
+        raise Unsupported(f"verify: no tensor's shape has the sizes {', '.join(unknown)}")
     bound = function.bind_symbolic_vars(dict(pairs)) if free else function
     params = [p for p in bound.params if is_tensor(p.ty)]
     attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main")

@@ -155,7 +155,7 @@ def comparing(
             "that `build` returns"
         )
     if not takes_tensors:
-        raise Unsupported("verify: expected a program of tensors, found data types")
+        raise Unsupported("verify: programs that take or return data types are not supported")
     return verifies
 
 

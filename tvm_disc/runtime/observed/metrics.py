@@ -68,7 +68,7 @@ class Metrics:
     ) -> None:
         refuse_device("metrics", manifest)
         if not isinstance(name, str) or not name:
-            raise BadInput(f"metrics: expected a name of the program, found {shown(name)}")
+            raise BadInput(f"metrics: name: expected a nonempty string, found {shown(name)}")
         self.name, self.sample = name, integer("sample", sample, 0, MOST)
         self._observed, self._memory, self._read = observed, memory, read
         self._inputs = len(manifest["inputs"])

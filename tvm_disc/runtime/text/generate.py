@@ -65,7 +65,7 @@ def generate(
         known = ", ".join(WordChoice.__dataclass_fields__)
         raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise BadInput(f"most: expected a number of tokens, found {shown(most)}")
+        raise BadInput(f"most: expected a number of tokens, at least 0, found {shown(most)}")
     last = _stop_words(stop)
     chunk, ahead = integer("chunk", chunk, 0, MOST), integer("ahead", ahead, 0, MOST)
     try:
@@ -86,7 +86,7 @@ def generate(
     elif callable(model):
         if mask is not None:
             raise BadInput(
-                "mask: a function takes no mask, only a language model does; leave it out"
+                "mask: expected None: the model is a function, and only language models read masks"
             )
         words, step = _prompt(prompt), _in_parts(model, chunk)
     else:
@@ -104,7 +104,7 @@ def _stop_words(stop: Iterable[int]) -> list[int]:
     except TypeError:
         raise BadInput(f"stop: expected a sequence of token ids, found {shown(stop)}") from None
     if found and not -MOST <= found[0] <= found[-1] <= MOST:
-        raise BadInput(f"stop: expected token ids of 64 bits, found {shown(stop)}")
+        raise BadInput(f"stop: expected token ids that fit int64, found {shown(stop)}")
     return found
 
 
