@@ -158,7 +158,7 @@ def _tune_arguments(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--points", type=_positive, default=POINTS, help="shapes to measure")
     tune.add_argument("--budget", type=float, metavar="SECONDS", help="stop after this time")
     tune.add_argument(
-        "--remote", metavar="HOST:PORT/KEY", help="measure on machines behind TVM's RPC tracker"
+        "--remote", metavar="HOST:PORT/KEY", help="measure on machines of TVM's RPC tracker"
     )
     tune.add_argument(
         "--machines", type=_positive, default=1, help="number of machines used at once"

@@ -96,7 +96,7 @@ def test_findings_without_a_profile() -> None:
         (profile(10, size=90_000), "reads and writes of memory are near", 'weights="int8"'),
         (profile(10, size=10_000), "1 fusion refused", "Relate dims by constraints"),
         (profile(10, flops=100_000), "lose 90 %", "tvm-disc tune m.onnx --records records.jsonl"),
-        (profile(1, flops=1_000), "kernels of little work", "larger batches"),
+        (profile(1, flops=1_000), "kernels with little work", "larger batches"),
         (profile(10, flops=900_000, around_us=10), "50 % of a call is around", "exe.bind"),
     ],
 )

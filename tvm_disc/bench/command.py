@@ -91,7 +91,7 @@ def add(
     model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
     measurement_arguments(bench, PEERS)
     bench.add_argument(
-        "--json", type=Path, metavar="FILE", help="write all data, including each turn"
+        "--json", type=Path, metavar="FILE", help="write all data, including each measured time"
     )
     bench.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
     bench.add_argument(

@@ -224,7 +224,10 @@ REFUSED = {
         (8, 16, 3, 1, 1, 1, 1),
         "int8",
     ),
-    "6 groups of 2 channels fill less than half of a vector": ((6, 12, 3, 1, 1, 6, 1), "float32"),
+    "6 groups with inputs and outputs of 1 and 2 channels are too narrow": (
+        (6, 12, 3, 1, 1, 6, 1),
+        "float32",
+    ),
 }
 
 

@@ -191,7 +191,7 @@ def _by_limit(found: Measured, profile: Profile) -> Iterator[Advice]:
             continue
         if name == "launch":
             yield Advice(
-                f"{100 * share:.0f} % of the time is in kernels of little work",
+                f"{100 * share:.0f} % of the time is in kernels with little work",
                 "Use larger batches, or ragged batches of requests of several lengths.",
                 "docs/ragged.md",
             )

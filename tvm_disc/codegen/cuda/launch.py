@@ -156,7 +156,7 @@ def _copy() -> Any:
     block.store(out, 0, i64(0))
     with block.when(size > 0):
         status = driver(state, "cuMemcpyDtoDAsync_v2", to, source, size, stream(block))
-        refuse(block, (out, 0), block.bind("status", status), "copy on the device")
+        refuse(block, (out, 0), block.bind("status", status), "copy a tensor on the device")
     return prim_func([state_ptr, to, source, size, out_ptr], block.stmt())
 
 

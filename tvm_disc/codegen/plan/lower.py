@@ -272,7 +272,7 @@ class _Lowerer:
             self.here.defined.add(numbers[-1])
         self.here.add(ReadDims(numbers, value.storage))
         for number, declared in zip(numbers, ty.values, strict=True):
-            self.here.add(GuardExit(number >= 0, "a size in the data is negative"))
+            self.here.add(GuardExit(number >= 0, "a size that is computed from data is negative"))
             if number is not declared:
                 cond = tirx.EQ(number, i64(declared))
                 self.here.add(GuardExit(cond, f"expected {declared}"))

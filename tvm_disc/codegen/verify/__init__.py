@@ -193,7 +193,7 @@ def _first_wrong(
     for number, call in enumerate(expose.calls):
         outputs = {k: values[v] for k, v in enumerate(call.results) if v is not None}
         if call.operands is None:
-            skipped[call.name] = "an operand is no tensor of the main function"
+            skipped[call.name] = "an operand is not a tensor of the main function"
             continue
         given = [np.ascontiguousarray(o.of(inputs, values)) for o in call.operands]
         try:

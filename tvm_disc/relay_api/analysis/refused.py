@@ -15,8 +15,8 @@ REFUSED: Mapping[str, str] = {
         "fusion is planned over symbolic shapes, not as functions of a Relay module; "
         "Executable.explain() lists what was fused, and Executable.kernels the kernels"
     ),
-    "sparse_conv2d": "weights are not rewritten to a sparse form by their values",
-    "sparse_dense": "weights are not rewritten to a sparse form by their values",
+    "sparse_conv2d": "weights are not converted to sparse tensors",
+    "sparse_dense": "weights are not converted to sparse tensors",
 }
 
 

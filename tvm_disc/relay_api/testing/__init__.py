@@ -32,7 +32,7 @@ from tvm_disc.relay_api.testing import (
 from tvm_disc.relay_api.testing.init import create_workload
 from tvm_disc.relay_api.testing.nat import count, make_nat_expr, make_nat_value
 
-_GRADIENT = "there are no gradients; take them in the framework that trains"
+_GRADIENT = "gradients are not supported; compute them in the training framework"
 _PYTHON = "programs run as native code; relay.create_executor evaluates expressions"
 
 # Names of Relay's module that are not supported, each with the reason that calls raise.

@@ -47,11 +47,11 @@ REFUSED: Mapping[str, str] = {
     ),
     "PartitionGraph": _EXTERNAL,
     "PlanDevices": _DEVICES,
-    "RemoveStandaloneReshapes": "the compiler itself makes views of reshapes",
+    "RemoveStandaloneReshapes": "the compiler implements reshapes as views",
     "SimplifyFCTranspose": (
         "it transposes weights of a parameter list for sparse kernels, which do not exist here"
     ),
-    "SplitArgs": "kernels take any number of arguments",
+    "SplitArgs": "kernels on the CPU take any number of arguments",
     "ToCPS": _CLOSURES,
     "gradient": _GRADIENT,
     "to_cps": _CLOSURES,

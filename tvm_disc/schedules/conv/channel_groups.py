@@ -123,7 +123,10 @@ class GroupCut:
                 f"without groups, pixel gemm is at least as fast with {vector_bytes}-byte vectors"
             )
         if self.members == 1 or 2 * self.together * self.outs < self.lanes:
-            return f"{self.groups} groups of {self.outs} channels fill less than half of a vector"
+            return (
+                f"{self.groups} groups with inputs and outputs of {self.members} and {self.outs} "
+                "channels are too narrow for vectors"
+            )
         single = sum(r.filled * r.count for r in self.runs() if r.filled < self.lanes)
         if not masks and single * _MOST_SINGLE > self.groups * self.outs:
             what = f"groups of {self.outs} channels do not fill vectors"

@@ -83,7 +83,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     if (stride := geometry(node, rank).strides[-1]) > _MOST_STRIDE:
         return f"it requires stride 1 or 2 on the last axis: stride is {stride}"
     if static_dim(node.shape[-1]) == 1:
-        return "it requires rows of several outputs: the last axis has size 1"
+        return "it requires several outputs per row: the last axis has size 1"
     summed = node.weighted or "avg" in node.op
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
@@ -98,7 +98,7 @@ def outside_window(group: Group, node: Node, data: Node | None = None) -> str | 
     first input.
     """
     if (data or node.inputs[0]) not in group.params:
-        return "it requires an input that is stored: this kernel computes its input"
+        return "it requires an input in memory: this kernel computes its input"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
         return "it requires an element-wise epilogue: this one reorders elements"
     return None

@@ -59,8 +59,8 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
         return WhyNot(
             "transpose",
-            "all its permutations and results must have the same shape, and all permutations the "
-            "same order of axes",
+            "all permutations and results of the kernel must have the same shape, and all "
+            "permutations the same order of axes",
         )
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
         return WhyNot(
