@@ -78,7 +78,7 @@ LEAF = {"run": {"family": "row", "knobs": {}, "parts": 1}}
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"run": {"family": "x"}}, "no variant"),
+        ({"run": {"family": "x"}}, "unknown variant"),
         ({"if": "x_9", "below": 1, "then": LEAF, "else": LEAF}, "unknown quantity 'x_9'"),
     ],
 )

@@ -104,8 +104,8 @@ def test_trees_that_fit_no_product(tmp_path: Path, blas: ctypes.CDLL) -> None:
     for wrong, said in (
         ({"if": "n"}, "expected .* found"),
         ({"if": "batch", "below": 8, "then": own, "else": own}, "unknown quantity 'batch'"),
-        ({"run": {"family": "other"}}, "no variant"),
-        ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or generated kernels"),
+        ({"run": {"family": "other"}}, "unknown variant"),
+        ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or all generated"),
     ):
         path.write_text(json.dumps({group: {**tree, "library": wrong}}))
         with pytest.raises(BadInput, match=said):
