@@ -25,7 +25,7 @@ MISSING = (
 
 def markdown() -> str:
     """Return a Markdown table with one row for each family of operators."""
-    lines = ["| family | operators, with the first opsets of their rows where there are several |"]
+    lines = ["| family | operators, with the first opsets of their converters |"]
     lines.append("|---|---|")
     lines += [f"| {family} | {', '.join(_names(rows))} |" for family, rows in FAMILIES.items()]
     return "\n".join(lines)
