@@ -77,8 +77,8 @@ print(exe(rng.standard_normal((7, 32)).astype("float32")).shape)
 
 # %% [markdown]
 # A pass may also change the program. This one replaces every relu by relu6, which quantized
-# networks use. TVM's pattern language finds the calls. The facts about dims stay attached to the
-# new module, and the clip is still fused with the product.
+# networks use. TVM's pattern language finds the calls. The new module keeps the facts about dims,
+# and the clip is still fused with the product.
 
 # %%
 

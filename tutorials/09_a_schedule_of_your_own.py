@@ -54,7 +54,7 @@ def flat(group, solver, machine):
     """Plan one loop over tensors that all have the same shape."""
     shape = tuple(group.outputs[0].shape)
     if not all(solver.known_same_shape(n.shape, shape) for n in (*group.params, *group.nodes)):
-        return WhyNot("flat", "not everything has the same shape")
+        return WhyNot("flat", "its tensors do not all have the same shape")
     elements = product(shape)
 
     def body_of(vectors):
@@ -113,7 +113,7 @@ print("right:", exe.kernels)
 # ```
 #
 # Each plan runs on one thread or on two, so there are four variants. The *dispatch tree* selects
-# one of the kept variants per call. `explain()` prints it after `variant:`, and
+# one of these variants per call. `explain()` prints it after `variant:`, and
 # `Executable.dispatch` returns it as plain values: an inner node compares an expression of the
 # call's dims and has a subtree for each outcome; a leaf is the variant, given by template, knobs
 # and threads.
@@ -185,7 +185,7 @@ assert "template: loop" in other.explain()
 
 # %% [markdown]
 # ```text
-# flat not used: not everything has the same shape
+# flat not used: its tensors do not all have the same shape
 # ```
 #
 # The built-in templates are written in the same way; `tvm_disc/schedules/select.py` lists them in

@@ -53,7 +53,7 @@ general = compiled([x, y], added, versions=False)
 # NumPy, `n` and `m` may differ if one of them is 1. If `n` is 1, each row of the residual is added
 # to the same row of the product, so the sum has more elements than the product.
 #
-# With a constraint that they are equal, the addition happens in registers. Calls that violate the
+# With the constraint `n == m`, the addition happens in registers. Calls that violate the
 # constraint are refused; the error names the input and the axis.
 
 # %%

@@ -73,7 +73,7 @@ print(f"saved {library.name}")
 # saved layer.so
 # ```
 #
-# On the machine with the GPU, `tvm_disc.load` takes the file. NumPy arrays are copied to the device
+# On the machine with the GPU, `tvm_disc.load` loads the file. NumPy arrays are copied to the device
 # and results back. Device tensors are used without a copy (DLPack); a call is enqueued on PyTorch's
 # current stream and does not synchronize:
 #

@@ -147,8 +147,8 @@ for result in (relay.sum(x, axis=0), relay.sort(x, axis=1)):
 #
 # ## Time
 #
-# The last part measures 32 requests with lengths from 4 to 256. The dense program computes the
-# largest length for each of them.
+# The last part measures 32 requests with lengths from 4 to 256. For the dense program, each request
+# is padded to the largest length.
 
 # %%
 many = [rng.integers(0, WORDS, n) for n in np.clip(rng.lognormal(3.5, 1, 32), 4, 256).astype(int)]

@@ -59,7 +59,7 @@ def encode(params, ids, mask):
 # %% [markdown]
 # ## Inference
 #
-# `dynamic` gives the shapes of parameters by name; `b` and `s` are symbols for sizes of at least 1.
+# `dynamic` gives the shapes of arguments by name; `b` and `s` are symbols for sizes of at least 1.
 # Calls with other numbers of sentences and words run the same program. Results are JAX arrays.
 
 # %%

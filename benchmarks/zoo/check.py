@@ -108,7 +108,8 @@ def _measured(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
         status, reason = "wrong", f"at {at}: largest error {worst:.2g}"
         if path == "onnx" and _as_the_file_says(model, exe, row, [d for d, _ in wanted]):
             status = "exporter"
-            reason += ", as ONNX Runtime gives: the file says something else than the module"
+            reason += "; ONNX Runtime computes the same result: the exported model differs from "
+            reason += "the module"
     return {"status": status, "error": worst, "combinations": ran, "reason": reason}
 
 
