@@ -62,8 +62,8 @@ print(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ro
 # auto y = program(&x).cast<tvm::ffi::Tensor>();  // or: program(&x, &out);
 # ```
 #
-# A shape that the program does not accept raises a C++ exception with the same message as in
-# Python.
+# A shape that the program does not accept raises a C++ exception. Its text is the message in
+# Python without the values found.
 
 # %%
 missing = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]

@@ -40,12 +40,13 @@ class Program {
   // Names, dtypes and shapes, such as "(x: float32[n, 16]) -> (float32[n, 10])".
   const std::string& signature() const { return signature_; }
 
-  // The processor levels that the program was compiled for, by LLVM's names, the best last; and the
-  // level that runs.
+  // The processor levels that the program was compiled for, by LLVM's names, the best one last. The
+  // second function returns the level that runs.
   const std::vector<std::string>& levels() const { return levels_; }
   const std::string& level() const { return levels_[level_]; }
 
-  // The entry; and another function of the program by name, which throws if there is none.
+  // Both return a function of the program: its entry, or the function with this name. Throws
+  // std::runtime_error if there is no function with the name.
   const tvm::ffi::Function& function() const { return main_; }
   tvm::ffi::Function Function(const std::string& name) const {
     auto found = module_->GetFunction(name + "_level_" + std::to_string(level_));
