@@ -127,8 +127,8 @@ ROWS: tuple[Corner, ...] = (
         "the negative tail; infinities",
         "0.5*x*(1 + erf(x/sqrt(2))), with a small absolute error; NaN at -inf, inf at inf",
         (f"{_TORCH}::test_gelu_at_infinity",),
-        pytorch="the same formula; gelu(inf) is NaN in some kernels",
-        onnx="the same formula",
+        pytorch="as tvm_disc; gelu(inf) is NaN in some kernels",
+        onnx="as tvm_disc",
     ),
     Corner(
         "sin, cos, tan",
