@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import tvm_disc
 from tests.processor import run_on
 from tests.schedules.conv.layers import RNG, conv, data, windows
 from tvm_disc import relay
-from tvm_disc.errors import BadInput, WhyNot
+from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.conv.channel_window import plan_channel_window
 
 # in, out, kernel, stride, groups; and what the kernel keeps on AVX-512, for every size of image
@@ -143,19 +142,20 @@ def test_measured_times_choose_among_templates(tmp_path: Path) -> None:
     check(exe, shape, w)
 
 
-def test_a_given_tree_of_layouts_that_never_join_is_refused(tmp_path: Path) -> None:
-    """Vectors of channels and panels of columns: neither is worth a second copy of the weights."""
-    function, _ = layer((128, 128, 3, 2, 1))
+def test_a_given_tree_mixes_direct_sums_and_panels(tmp_path: Path) -> None:
+    """The kernel then has a second copy of the weights, of any size."""
+    shape = (128, 128, 3, 2, 1)
+    function, w = layer(shape)
     exe = tvm_disc.build(function, target=LEVEL, options=tvm_disc.Options(threads=1))
     [(group, pixels)] = exe.dispatch.items()
     window = {"run": {"family": "channel window", "knobs": {}, "parts": 1}}
     tree = {"if": "x_1", "below": 5, "then": window, "else": pixels}
-    for mixed, refused in ((window, False), (tree, True)):
-        options = given(tmp_path / "trees.json", {group: mixed})
-        refusal = pytest.raises(BadInput, match="its variants pack a weight differently")
-        with refusal if refused else nullcontext():
-            exe = tvm_disc.build(function, target=LEVEL, options=options)
-            assert "template: channel window\n" in exe.explain()
+    options = given(tmp_path / "trees.json", {group: tree})
+    mixed = tvm_disc.build(function, target=LEVEL, options=options)
+    text = mixed.explain()
+    assert "channel window" in text and "pixel gemm" in text
+    run_on("x86-64-v4")
+    check(mixed, shape, w, [(0, 4, 9), (1, 4, 4), (2, 5, 5), (1, 3, 31), (1, 31, 3)])
 
 
 def test_a_template_of_ones_own_never_competes() -> None:
