@@ -43,7 +43,7 @@ def test_softmax_along_any_axis(gpu: ctypes.CDLL, axis: int) -> None:
 def test_rows_of_any_length(gpu: ctypes.CDLL) -> None:
     x = rows("n", "m")
     program = built(function(x, relay.nn.softmax(x)))
-    assert "row(together=" in str(program.explain())
+    assert "template: row\n" in str(program.explain())
     for n, m in ((0, 4), (1, 1), (3, 31), (2, 32), (2, 33), (2, 257), (1, 2000), (400, 5)):
         a = noise(n, m)
         e = np.exp(a - a.max(-1, keepdims=True, initial=-np.inf))
@@ -69,7 +69,7 @@ def test_reductions_of_everything(gpu: ctypes.CDLL) -> None:
 def test_products_of_any_size(gpu: ctypes.CDLL) -> None:
     x, y = rows("m", "k"), rows("k", "n", name="y")
     program = built(function(x, y, relay.nn.relu(relay.nn.matmul(x, y))))
-    assert "product(" in str(program.explain())
+    assert "template: product\n" in str(program.explain())
     for m, n, k in ((1, 1, 1), (5, 3, 7), (16, 64, 16), (17, 65, 33), (130, 70, 40), (3, 2, 0)):
         a, b = noise(m, k), noise(k, n)
         check(gpu, program, [a, b], np.maximum(a @ b, 0))
@@ -135,7 +135,7 @@ def test_convolution_as_a_product(gpu: ctypes.CDLL) -> None:
     attrs = {"padding": (1, 1), "strides": (2, 1), "channels": 40, "kernel_size": (3, 3)}
     source = function(x, relay.nn.relu(relay.nn.conv2d(x, weight, groups=2, **attrs)))
     program, plain = built(source), tvm_disc.build(source)
-    assert "convolution(m=" in str(program.explain())
+    assert "template: convolution\n" in str(program.explain())
     for n, h, w in ((1, 1, 1), (2, 9, 7), (1, 33, 20)):
         a = noise(n, 8, h, w)
         check(gpu, program, [a], plain(a))

@@ -115,8 +115,12 @@ def _rows(tree: Tree, bounds: Mapping[str, Bounds]) -> Iterator[Decision]:
     if "if" not in tree:
         yield Decision(bounds, variant_text(tree), tree)
         return
-    formula, at = plain_formula(str(tree["if"])), int(tree["below"])
+    formula, at = plain_formula(str(tree["if"])), tree.get("below")
     low, high = bounds.get(formula, (None, None))
+    if not isinstance(at, int):  # the file is damaged; its text is shown as it is
+        yield from _rows(tree["then"], {**bounds, formula: (low, at)})
+        yield from _rows(tree["else"], {**bounds, formula: (at, high)})
+        return
     if low is None or low < at:
         end = at if high is None else min(high, at)
         yield from _rows(tree["then"], {**bounds, formula: (low, end)})

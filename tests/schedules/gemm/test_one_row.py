@@ -12,7 +12,7 @@ import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.codegen import machine
 from tvm_disc.schedules.dispatch.cost_model import CostModel
-from tvm_disc.schedules.gemm.partition import GemmSpec
+from tvm_disc.schedules.gemm.partition import GemmSpec, Operand
 from tvm_disc.schedules.gemm.space import with_sums
 from tvm_disc.schedules.gemm.tile import GemmTile, independent_sums
 from tvm_disc.tir.builder import i64
@@ -27,7 +27,8 @@ def test_independent_sums() -> None:
 def test_the_cost_model_decides_whether_one_row_has_another_sum() -> None:
     def sums(k: int, vectors: int, stride_cycles: float, packed: bool = True) -> int:
         weights: Any = packed or None  # any buffer
-        spec = GemmSpec(1, i64(1), 64, k, lambda *_: None, b_packed=weights)
+        stores: Any = None
+        spec = GemmSpec(1, i64(1), 64, k, Operand(), Operand(packed=weights), stores)
         tile = GemmTile(6, 16 * vectors, 16)
         return with_sums(tile, spec, replace(CostModel(), stride_cycles=stride_cycles)).more_sums
 

@@ -507,8 +507,7 @@ class MicroKernels:
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
     ) -> Any:
         """Return the global variable of one kernel."""
-        if rows > 1:
-            tile = replace(tile, more_sums=0)
+        tile = _without_unused_sums(tile, rows, form)
         key = (*_knobs(tile, dtype, form), rows, vectors)
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
@@ -536,6 +535,7 @@ class MicroKernels:
         Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given values.
         One function serves all calls with the same choices.
         """
+        tile = _without_unused_sums(tile, min(rows), form)
         knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
         if key in self._vars:
@@ -554,6 +554,13 @@ class MicroKernels:
         _pick(made.block, n_vectors, vectors, pick)
         self.functions[var] = made.finish()
         return var
+
+
+def _without_unused_sums(tile: GemmTile, rows: int, form: KernelForm) -> GemmTile:
+    """Return the tile without the sums that kernels of ``rows`` or more rows do not have, since
+    equal kernels must have equal keys.
+    """
+    return tile if rows == 1 and form == _STREAM else replace(tile, more_sums=0)
 
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
