@@ -55,39 +55,40 @@ class RowsOfA:
         out[:, :k] = array.reshape(len(array), k)
 
 
-def panel_starts(n: int, n_r: int, lanes: int) -> list[int]:
+def panel_starts(n: int, n_r: int, lanes: int, even: bool = True) -> list[int]:
     """Return the first column of each panel of a packed B, and ``n``.
 
     The vectors of a row are divided evenly: a group of adjacent panels has nearly the share of the
     columns that it has of the panels, so threads with equal numbers of panels have equal work. 256
     columns in vectors of 16 are panels of 2, 3, 3, 2, 3 and 3 vectors, not of five times 3 and 1.
     """
-    panels, vectors = panel_count(n, n_r, lanes), -(-n // lanes)
+    panels, vectors = panel_count(n, n_r, lanes, even), -(-n // lanes)
     return [k * vectors // panels * lanes for k in range(panels)] + [n]
 
 
-def panel_count(n: int, n_r: int, lanes: int) -> int:
+def panel_count(n: int, n_r: int, lanes: int, even: bool = True) -> int:
     """Return the number of panels of a packed B.
 
-    It is the smallest that suffices, or the even number above if a panel still has two vectors or
-    more: two threads can then have equal work.
+    It is the smallest that suffices. If ``even``, it is the even number above if a panel still has
+    two vectors or more: two threads can then have equal work. Quantized weights do not have the
+    additional panel, which takes memory.
     """
     panels = -(-n // n_r)
-    odd = panels > 1 and panels % 2 == 1
+    odd = even and panels > 1 and panels % 2 == 1
     return panels + (odd and n_r > 2 * lanes and n > (2 * panels + 1) * lanes)
 
 
-def _split(matrix: Array, n_r: int, lanes: int) -> Iterator[tuple[int, Array]]:
+def _split(matrix: Array, n_r: int, lanes: int, even: bool) -> Iterator[tuple[int, Array]]:
     """Yield number and columns of each panel; the last axis of ``matrix`` are the columns."""
-    for panel, ends in enumerate(pairwise(panel_starts(matrix.shape[-1], n_r, lanes))):
+    for panel, ends in enumerate(pairwise(panel_starts(matrix.shape[-1], n_r, lanes, even))):
         yield panel, matrix[..., slice(*ends)]
 
 
-def _in_panels(matrix: Array, n_r: int, lanes: int) -> Array:
+def _in_panels(matrix: Array, n_r: int, lanes: int, even: bool) -> Array:
     """Return the matrix with the columns of each panel, filled up to ``n_r`` with zeros."""
     *outer, n = matrix.shape
-    whole = np.zeros((*outer, panel_count(n, n_r, lanes) * n_r), matrix.dtype)
-    for panel, columns in _split(matrix, n_r, lanes):
+    whole = np.zeros((*outer, panel_count(n, n_r, lanes, even) * n_r), matrix.dtype)
+    for panel, columns in _split(matrix, n_r, lanes, even):
         whole[..., panel * n_r : panel * n_r + columns.shape[-1]] = columns
     return whole
 
@@ -101,6 +102,7 @@ class PanelsOfB:
 
     n_r: int
     lanes: int
+    even: bool = True
 
     def form(self, shape: tuple[int, ...], dtype: str) -> Form:
         """Return the shape and element type of the packed array; bfloat16 is stored as uint16
@@ -108,14 +110,14 @@ class PanelsOfB:
         """
         k, n = shape
         return (
-            panel_count(n, self.n_r, self.lanes),
+            panel_count(n, self.n_r, self.lanes, self.even),
             k,
             self.n_r,
         ), "uint16" if dtype == "bfloat16" else dtype
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        for panel, columns in _split(array.view(out.dtype), self.n_r, self.lanes):
+        for panel, columns in _split(array.view(out.dtype), self.n_r, self.lanes, self.even):
             out[panel, :, : columns.shape[-1]] = columns
 
 
@@ -146,7 +148,7 @@ class QuadsOfB:
         panels, rows, n_r = out.shape
         per, number = self.per, np.int8 if self.per == 4 else np.int16
         whole = np.zeros((per * (rows - 1), panels * n_r), number)
-        whole[: len(array)] = _in_panels(array, n_r, self.lanes)
+        whole[: len(array)] = _in_panels(array, n_r, self.lanes, True)
         words = out.view(number).reshape(panels, rows, n_r, per)
         words[:, 1:] = whole.reshape(rows - 1, per, panels, n_r).transpose(2, 0, 3, 1)
         out[:, 0] = -self.origin * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
@@ -171,7 +173,7 @@ class WordsOfB:
         """Return the shape and element type of the packed array."""
         del dtype
         k, n = shape
-        panels = panel_count(n, self.n_r, self.lanes)
+        panels = panel_count(n, self.n_r, self.lanes, even=False)
         return (panels, k * self.bits // 32, self.n_r), "int32"
 
     def write(self, array: Array, out: Array) -> None:
@@ -183,7 +185,7 @@ class WordsOfB:
         low: Array = numbers[:, :4]
         if self.bits == 4:
             low = (low & 15) | (numbers[:, 4:] << 4)
-        whole = _in_panels(low, n_r, self.lanes)
+        whole = _in_panels(low, n_r, self.lanes, False)
         words = out.view(np.uint8).reshape(panels, rows, n_r, 4)
         words[...] = whole.reshape(rows, 4, panels, n_r).transpose(2, 0, 3, 1)
 

@@ -307,6 +307,7 @@ class PanelColumns:
     n: Size
     tile: GemmTile
     vectors: EvenGroups | None
+    even: bool = True  # whether the number of panels is even where possible
 
     def start(self, panel: Size) -> Size:
         """Return the first column of a panel."""
@@ -331,7 +332,7 @@ class PanelColumns:
         n, tile = self.n, self.tile
         if self.vectors is None or not isinstance(n, int):
             return vector_counts(n, tile)
-        starts = panel_starts(n, tile.n_r, tile.lanes)
+        starts = panel_starts(n, tile.n_r, tile.lanes, self.even)
         return tuple(sorted({-(-(b - a) // tile.lanes) for a, b in pairwise(starts)})) or (1,)
 
 
@@ -365,7 +366,7 @@ class GemmPartition:
         even = None
         if spec.b.packed is not None:
             even = EvenGroups(keep("vectors_of_n", cdiv(n, tile.lanes)), self.panels)
-        self.columns = PanelColumns(self.wide, tile, even)
+        self.columns = PanelColumns(self.wide, tile, even, spec.quantized is None)
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         turns = keep("turns", most(cdiv(k, tile.kc), 1))
@@ -448,7 +449,7 @@ class GemmPartition:
 def _panels(spec: GemmSpec, tile: GemmTile, n: Size) -> Size:
     """Return the number of panels of ``n`` columns of B; see :func:`.layouts.panel_count`."""
     panels = cdiv(n, tile.n_r)
-    if spec.b.packed is None or tile.vectors <= 2:
+    if spec.b.packed is None or spec.quantized is not None or tile.vectors <= 2:
         return panels
     if isinstance(n, int):
         return panel_count(n, tile.n_r, tile.lanes)

@@ -188,7 +188,7 @@ class MatMulView:
         """Return the operands that are plain constant matrices, and their packings, by role."""
         b = self.node.inputs[1]
         if self.narrow:
-            panels = PanelsOfB(tile.n_r, tile.lanes)
+            panels = PanelsOfB(tile.n_r, tile.lanes, even=False)
             words = WordsOfB(tile.n_r, tile.lanes, self.bits, unsigned=bool(self.dot))
             layouts = (words if self.bits else panels, panels, panels)
             return dict(zip(_ROLES, zip(self.narrow, layouts, strict=False), strict=False))

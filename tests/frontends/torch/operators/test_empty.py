@@ -40,8 +40,6 @@ NAMED: dict[str, tuple[Program, str]] = {
     "select_scatter": (
         lambda x: torch.select_scatter(x, x[:, 0] * 0, 1, 1), "2 elements along axis 1"
     ),
-    "reshape": (lambda x: x.reshape(x.shape[0], -1) + 1, "along axis 0"),
-    "view": (lambda x: x.unsqueeze(1).view(-1, 1, x.shape[1]) * 2, "along axis 2"),
     "constant_pad_nd": (lambda x: F.pad(x, (-1, 2)), "along axis 1"),
     "replication_pad1d": (lambda x: F.pad(x, (1, 1), mode="replicate"), "along axis 1"),
     "avg_pool1d": (lambda x: F.avg_pool1d(x[None], 2, padding=1), "along axis 2"),

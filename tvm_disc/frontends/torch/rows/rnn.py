@@ -143,7 +143,7 @@ def _recurrent(step: Step, several: bool) -> Row:
         if alone:
             batch_first = False
             x, states = m.expand(x, 1), [m.expand(s, 1) for s in states]
-        x = m.nonempty(m.swap(x, 0, 1) if batch_first else x, [0])
+        x = m.swap(x, 0, 1) if batch_first else x
         made, last = _layers(m, x, states, weights, step, directions)
         made = m.swap(made, 0, 1) if batch_first else made
         if alone:

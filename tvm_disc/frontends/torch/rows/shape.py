@@ -16,17 +16,6 @@ def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
     return m.reshape(x, m.out_dims)
 
 
-def _view(m: Maker, x: Value, shape: Sequence[Dim]) -> Value:
-    """Return ``x`` reshaped to ``shape``.
-
-    A size of -1 is determined only if the other sizes are not 0, which a check requires.
-    """
-    found = m.reshape(x, m.out_dims)
-    if -1 not in shape:
-        return found
-    return m.nonempty(found, [a for a, d in enumerate(shape) if d != -1])
-
-
 def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
     return m.swap(x, a % x.rank, b % x.rank) if x.rank else x
 
@@ -313,10 +302,9 @@ def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Va
 
 
 _RESHAPES = (
-    "flatten.using_ints unflatten.int reshape_as.default view_as.default _reshape_alias.default"
-).split()
-_SIZED = (
-    "view.default view_copy.default reshape.default _unsafe_view.default _reshape_copy.default"
+    "view.default view_copy.default reshape.default _unsafe_view.default flatten.using_ints "
+    "unflatten.int reshape_as.default view_as.default _reshape_alias.default "
+    "_reshape_copy.default"
 ).split()
 _EXPANDS = "expand.default expand_copy.default expand_as.default broadcast_to.default".split()
 _SPLITS = "split.Tensor chunk.default unsafe_split.Tensor unsafe_chunk.default".split()
@@ -338,7 +326,6 @@ ROWS: Mapping[str, Row] = {
     **_VIEWS,
     **{name.replace(".", "_copy."): row for name, row in _VIEWS.items()},
     **dict.fromkeys(_RESHAPES, _to_result),
-    **dict.fromkeys(_SIZED, _view),
     **dict.fromkeys(_EXPANDS, lambda m, x, *_, **__: m.broadcast(x, m.out_dims)),
     **dict.fromkeys(_SPLITS, _split),
     "t.default": lambda m, x: m.swap(x, 0, 1) if x.rank == 2 else x,
