@@ -127,7 +127,7 @@ def test_many_tensors_of_one_file_are_bounded_together(tmp_path: Path) -> None:
         made.graph.initializer[-1].name = f"w{k}"
     path.write_bytes(made.SerializeToString())
     with pytest.raises(
-        BadInput, match=rf"the tensors have \d+ bytes, .* this machine has {most} bytes"
+        BadInput, match=rf"the tensors have \d+ bytes in total .* this machine has {most} bytes"
     ):
         build(path)
 
