@@ -255,6 +255,9 @@ def test_hundreds_of_operands(gpu: ctypes.CDLL, graphs: int) -> None:
 
 def test_more_operands_than_a_kernel_has() -> None:
     several = [rows(1, name=f"x{k}") for k in range(4100)]
-    said = "concat.* at most 4091 operands, results and dims in all, found 4100, 1 and 0; split the operator"
+    said = (
+        "concat.* at most 4091 operands, results and dims in all, found 4100, 1 and 0; "
+        "split the operator"
+    )
     with pytest.raises(Unsupported, match=said):
         built(function(*several, relay.concatenate(several, 0)))
