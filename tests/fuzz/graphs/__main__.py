@@ -7,10 +7,8 @@ python -m tests.fuzz.graphs --show 17       # one graph as text, and what is wro
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
 from collections import Counter
 
 import onnx
@@ -20,6 +18,7 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 from tests.fuzz.children import Limits, run
 from tests.fuzz.graphs import shrink
 from tests.fuzz.graphs.control import STEPS
+from tests.fuzz.graphs.draws import campaign
 from tests.fuzz.graphs.judge import judge
 from tests.fuzz.graphs.maker import Case, Maker
 from tests.fuzz.graphs.shrink import smallest
@@ -59,19 +58,14 @@ def main() -> int:
                 print(f"seed {seed}\n{shrink.text(case)}")
             print(judged(case), flush=True)
         return 0
-    begin, used, kinds = time.monotonic(), Counter(), Counter()
-    for seed in range(args.seed, args.seed + args.graphs):
-        if time.monotonic() - begin > args.time:
-            break
+    used: Counter[str] = Counter()
+
+    def one(seed: int) -> tuple[str, str] | None:
         case = Maker(seed).make(STEPS, args.length)
         used.update(case.log)
-        found = judged(case)
-        kinds[found[0] if found else "right"] += 1
-        if (seed - args.seed) % 25 == 24:
-            print(f"{seed - args.seed + 1} graphs, {time.monotonic() - begin:.0f} s", flush=True)
-        if found:
-            print(json.dumps([seed, *found]), flush=True)
-    print(kinds)
+        return judged(case)
+
+    kinds = campaign(range(args.seed, args.seed + args.graphs), args.time, "graphs", one)
     print(sorted(used.items(), key=lambda item: item[1]))
     return int(set(kinds) != {"right"})
 

@@ -9,7 +9,8 @@ import onnx
 from onnx import helper
 
 from tests.fuzz.graphs import layers, steps
-from tests.fuzz.graphs.maker import Maker, Unusable, proto
+from tests.fuzz.graphs.draws import Unusable
+from tests.fuzz.graphs.maker import Maker, proto
 from tests.fuzz.graphs.world import WORLDS, Value, usable
 
 INNER = [

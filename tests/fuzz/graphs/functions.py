@@ -6,7 +6,7 @@ JAX's own shape rules decide on specifications with symbols whether a step fits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
+from tests.fuzz.graphs.draws import Draws, Unusable
+
 Work = Callable[..., Any]
-
-
-class Unusable(Exception):
-    """A step has no operands that it can use."""
 
 
 @dataclass
@@ -69,23 +67,15 @@ class Function:
         return "\n".join([*lines, f"results {self.results}"])
 
 
-class Maker:
+class Maker(Draws):
     """Makes a function step by step."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+        super().__init__(seed)
         self.f = Function(seed)
         scope = export.SymbolicScope()
         self.dims = export.symbolic_shape("a, b, c", scope=scope)
         self.values: list[Value] = []
-
-    def chance(self, p: float) -> bool:
-        return bool(self.rng.random() < p)
-
-    def pick(self, items: Sequence[Any]) -> Any:
-        if not len(items):
-            raise Unusable
-        return items[int(self.rng.integers(len(items)))]
 
     def dim(self) -> Any:
         if self.chance(0.7):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import traceback
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import tvm_disc
 from tests.fuzz.graphs.maker import Case
 from tests.fuzz.graphs.references import Results, Runtime, run_reference
+from tests.fuzz.judge import place, shortened
 from tests.guarded import Guarded
 from tvm_disc.errors import DiscError
 
@@ -118,17 +116,3 @@ def differences(found: Results, wanted: Results) -> str | None:
             count = int((~same).sum())
             return f"result {k}: {a[at]} at {at}, expected {b[at]}; {count} of {a.size} differ"
     return None
-
-
-def place(error: BaseException) -> str:
-    """An exception and the innermost line of the package on its way."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "tvm_disc" in f.filename] or frames
-    return f"{type(error).__name__} in {Path(own[-1].filename).stem}.{own[-1].name}"
-
-
-def shortened(error: BaseException) -> str:
-    """A message without names and numbers."""
-    first = next(iter(str(error).splitlines()), "")
-    words = re.sub(r"[@%']?\b[a-z]{0,4}\d+\w*'?|\d+|\([^()]*\)|\[[^\[\]]*\]", "_", first)
-    return f"{type(error).__name__}: {words[:80]}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzz.graphs.maker import Maker, Unusable
+from tests.fuzz.graphs.draws import Unusable
+from tests.fuzz.graphs.maker import Maker
 from tests.fuzz.graphs.steps import dims_of
 from tests.fuzz.graphs.world import Value
 

@@ -13,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.fuzz.graphs.draws import Draws, Unusable
 from tests.fuzz.graphs.references import Runtime, run_reference
 from tests.fuzz.graphs.world import (
     WORLDS,
@@ -44,10 +45,6 @@ UNDEFINED = set(
 )
 
 
-class Unusable(Exception):
-    """A step has no operands that it can use, or a result that the graph cannot use."""
-
-
 @dataclass
 class Case:
     """A model, and the inputs of its calls. Calls from ``ordinary`` on have special values."""
@@ -64,12 +61,12 @@ def proto(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-class Maker:
+class Maker(Draws):
     """Makes a graph step by step; every step is evaluated at once, in all worlds."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.seed = seed
-        self.rng = np.random.default_rng(seed)
         self.basics = basic_dims(self.rng)
         self.values: list[Value] = []
         self.nodes: list[onnx.NodeProto] = []
@@ -81,16 +78,6 @@ class Maker:
         self.used: list[str] = []
 
     # -- drawing
-
-    def chance(self, p: float) -> bool:
-        """True with a probability."""
-        return bool(self.rng.random() < p)
-
-    def pick(self, items: Sequence[Any]) -> Any:
-        """One of the items."""
-        if not len(items):
-            raise Unusable
-        return items[int(self.rng.integers(len(items)))]
 
     def value(self, kinds: str = "f", least: int = 0, most: int = 5, **want: Any) -> Value:
         """A value of some kinds and ranks, a late one rather than an early one."""

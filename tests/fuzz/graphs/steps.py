@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from tests.fuzz.graphs.maker import DTYPES, Maker, Unusable, proto
+from tests.fuzz.graphs.draws import Unusable
+from tests.fuzz.graphs.maker import DTYPES, Maker, proto
 from tests.fuzz.graphs.world import Value
 
 SMOOTH = (

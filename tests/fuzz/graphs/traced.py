@@ -7,12 +7,9 @@ python -m tests.fuzz.graphs.traced --show 17    # one function, and what is wron
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,9 +22,11 @@ from jax import export
 
 import tvm_disc
 from tests.fuzz.children import Limits, run
+from tests.fuzz.graphs.draws import campaign
 from tests.fuzz.graphs.functions import Function, Maker
-from tests.fuzz.graphs.judge import differences, place, shortened
+from tests.fuzz.graphs.judge import differences
 from tests.fuzz.graphs.world import numbers, special
+from tests.fuzz.judge import place, shortened
 from tests.quick_code import quick_target
 from tvm_disc.errors import DiscError
 
@@ -152,17 +151,8 @@ def main() -> int:
                 print("\n".join(cone(f)))
                 break
         return 0
-    begin, kinds = time.monotonic(), Counter()
-    for seed in range(args.seed, args.seed + args.functions):
-        if time.monotonic() - begin > args.time:
-            break
-        found = judged(seed, args.length)
-        kinds[found[0] if found else "right"] += 1
-        if (seed - args.seed) % 25 == 24:
-            print(f"{seed - args.seed + 1} functions, {time.monotonic() - begin:.0f} s", flush=True)
-        if found:
-            print(json.dumps([seed, *found]), flush=True)
-    print(kinds)
+    seeds = range(args.seed, args.seed + args.functions)
+    kinds = campaign(seeds, args.time, "functions", lambda seed: judged(seed, args.length))
     return int(set(kinds) - {"right", "not exported"} != set())
 
 
