@@ -12,7 +12,7 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.algorithm import PANELS, Algorithm, Selection
 from tvm_disc.schedules.gemm.integer import WORDS
-from tvm_disc.schedules.gemm.layouts import panel_count, panel_starts
+from tvm_disc.schedules.gemm.layouts import panel_count
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.target.dots import DOTS, QUAD
@@ -307,7 +307,6 @@ class PanelColumns:
     n: Size
     tile: GemmTile
     vectors: EvenGroups | None
-    even: bool = True  # whether the number of panels is even where possible
 
     def start(self, panel: Size) -> Size:
         """Return the first column of a panel."""
@@ -329,11 +328,11 @@ class PanelColumns:
 
     def counts(self) -> tuple[int, ...]:
         """Return the numbers of vectors of a panel that may occur, ascending."""
-        n, tile = self.n, self.tile
-        if self.vectors is None or not isinstance(n, int):
-            return vector_counts(n, tile)
-        starts = panel_starts(n, tile.n_r, tile.lanes, self.even)
-        return tuple(sorted({-(-(b - a) // tile.lanes) for a, b in pairwise(starts)})) or (1,)
+        even = self.vectors
+        if even is None or not (isinstance(even.total, int) and isinstance(even.count, int)):
+            return vector_counts(self.n, self.tile)
+        starts = [k * even.total // even.count for k in range(even.count)] + [even.total]
+        return tuple(sorted({b - a for a, b in pairwise(starts)})) or (1,)
 
 
 class GemmPartition:
@@ -366,7 +365,7 @@ class GemmPartition:
         even = None
         if spec.b.packed is not None:
             even = EvenGroups(keep("vectors_of_n", cdiv(n, tile.lanes)), self.panels)
-        self.columns = PanelColumns(self.wide, tile, even, spec.quantized is None)
+        self.columns = PanelColumns(self.wide, tile, even)
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         turns = keep("turns", most(cdiv(k, tile.kc), 1))
