@@ -94,12 +94,13 @@ def explanation(
 def _donations(manifest: Manifest) -> list[str]:
     """Return the lines of donated inputs: of both versions, if they differ."""
     general, special = manifest["donated"], manifest["general"].get("donated_by_special")
+    versions = [(general, "")]
+    if special is not None:
+        versions = [(special, ", in the special version"), (general, ", in the general version")]
     lines: list[str] = []
-    for found, version in ((special, ", in the special version"), (general, "")):
-        if found is not None:
-            of = ", in the general version" if special is not None and not version else version
-            lines += ["", f"donated inputs, and the results that take their memory{of}"]
-            lines += [_donated(*entry) for entry in found]
+    for found, version in versions:
+        lines += ["", f"donated inputs, and the results that take their memory{version}"]
+        lines += [_donated(*entry) for entry in found]
     return lines
 
 
