@@ -287,7 +287,7 @@ def test_modules() -> None:
     assert mod.with_attr("k", 1).attrs == {"k": 1} and mod.attrs == {}
     with pytest.raises(KeyError, match=r"no function @g; the module has \['f', 'main'\]"):
         mod.get_global_var("g")
-    with pytest.raises(Unsupported, match=r"has prelude\.rly and nat\.rly, found 'core\.rly'"):
+    with pytest.raises(Unsupported, match=r"prelude\.rly and nat\.rly .*, found 'core\.rly'"):
         mod.import_from_std("core.rly")
     with pytest.raises(TypeError, match=r"expected a relay\.Function"):
         mod["g"] = 3  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 LIMIT_SECONDS = 600
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"[Ii]n `([\w.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"[Ii]n\s`([\w.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== block {} ==="
 SHELL = "import subprocess; subprocess.run({!r}, shell=True, check=True)"
 

@@ -101,7 +101,7 @@ def test_a_variable_is_bound_to_an_array() -> None:
 @pytest.mark.parametrize(
     ("place", "member", "message"),
     [
-        ("relay.op.contrib.register", "get_pattern_table", "code generator outside"),
+        ("relay.op.contrib.register", "get_pattern_table", "external code generator"),
         ("relay.backend.utils", "mangle_module_name", "names functions of generated C code"),
         ("relay.backend.name_transforms", "prefix_name", "names functions of generated C code"),
         ("contrib.pipeline_executor", "PipelineModule", "a program is one native function"),
