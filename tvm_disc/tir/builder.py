@@ -26,6 +26,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as S
 
+from tvm_disc.tir.bounds import KnownBounds
 from tvm_disc.typing import Buffer, Expr, Size, Stmt, Var
 
 INDEX = "int64"
@@ -305,6 +306,7 @@ class Block:
 
     def __init__(self) -> None:
         self._frames: list[list[Stmt]] = [[]]
+        self._bounds = KnownBounds()
 
     def add(self, stmt: Stmt) -> None:
         """Append a finished statement."""
@@ -323,8 +325,8 @@ class Block:
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
         whole = isinstance(value, tirx.Let)
-        value = self.flatten(value)
-        if isinstance(value, tirx.Var):
+        value = self._shortened(self.flatten(value))
+        if isinstance(value, tirx.IntImm | tirx.Var):
             return value
         if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
             # TVM's analyzer cannot bind a vector of bools, so it is stored as int8.
@@ -334,9 +336,19 @@ class Block:
             )
         if whole or _is_float(value) or contains_let(value):
             return self.number(name, value)
+        return self._bound(name, value, value)
+
+    def _bound(self, name: str, value: Expr, emitted: Expr) -> Expr:
+        """Emit ``let name = emitted``, whose bounds are those of ``value``."""
         var = tirx.Var(name, value.ty)
-        self.add(S.Bind(var, value))
+        self.add(S.Bind(var, emitted))
+        self._bounds.define(var, value)
         return var
+
+    def _shortened(self, value: Expr) -> Expr:
+        """Return a literal if the bounds of ``value`` determine it, else ``value``."""
+        least, most = self._bounds.of(value)
+        return i64(int(least)) if least == most else self._bounds.settled(value)
 
     def number(self, name: str, value: Expr) -> Expr:
         """Store ``value`` in a stack cell and return a variable that is loaded from the cell.
@@ -346,12 +358,11 @@ class Block:
         products take minutes. The analyzer does not substitute loads from memory. LLVM's mem2reg
         removes the cell.
         """
+        value = self._shortened(value)
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
-        var = tirx.Var(name, value.ty)
         kept = not isinstance(value, _LEAVES)
-        self.add(S.Bind(var, self._by_memory(name, value) if kept else value))
-        return var
+        return self._bound(name, value, self._by_memory(name, value) if kept else value)
 
     def _by_memory(self, name: str, value: Expr) -> Expr:
         cell = self.alloc(name, lanes_of(value), element_dtype(value))
@@ -425,9 +436,17 @@ class Block:
         begin: Expr | int = 0,
         kind: str = "serial",
         annotations: dict[str, Any] | None = None,
-    ) -> Iterator[Var]:
-        """Emit ``for name in range(begin, begin + extent)``; ``kind`` names a ForKind of TVM."""
+    ) -> Iterator[Expr]:
+        """Emit ``for name in range(begin, begin + extent)``; ``kind`` names a ForKind of TVM.
+
+        A serial loop of one iteration is its body, with ``begin`` in place of the variable.
+        """
+        if kind == "serial" and not annotations and _is_one(extent):
+            yield self.bind(name, begin)
+            return
         var = index_var(name)
+        first, times = self._bounds.of(i64(begin)), self._bounds.of(i64(extent))
+        self._bounds.limit(var, (first[0], first[1] + times[1] - 1))
         with self._scope() as body:
             yield var
         kinds = S.ForKind
@@ -452,15 +471,16 @@ class Block:
     @contextmanager
     def when(self, cond: Size) -> Iterator[None]:
         """Emit ``if cond``; the context is the then branch."""
-        with self._scope() as body:
+        known = const(cond, "bool") if isinstance(cond, int) else self._bounds.settled(cond)
+        with self._scope() as body, self._bounds.assuming(known):
             yield
-        self.add(S.IfThenElse(cond, _seq(body), None))
+        self.add(S.IfThenElse(known, _seq(body), None))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
         """Open the else branch of the latest :meth:`when` in this scope."""
         last = self._frames[-1].pop()
-        with self._scope() as body:
+        with self._scope() as body, self._bounds.assuming(last.condition, holds=False):
             yield
         self.add(S.IfThenElse(last.condition, last.then_case, _seq(body)))
 
@@ -476,6 +496,11 @@ class Block:
     def stmt(self) -> Stmt:
         """Return everything collected so far as one statement."""
         return _seq(self._frames[0])
+
+
+def _is_one(extent: Size) -> bool:
+    value = extent.value if isinstance(extent, tirx.IntImm) else extent
+    return isinstance(value, int) and value == 1
 
 
 def _seq(stmts: Sequence[Stmt]) -> Stmt:
@@ -495,29 +520,12 @@ def _reached(stmt: Stmt) -> list[Stmt]:
         return []
     if not isinstance(stmt, S.IfThenElse):
         return [stmt]
-    cond = settled(stmt.condition)
-    if not isinstance(cond, tirx.IntImm):
-        same = cond.same_as(stmt.condition)
-        return [stmt if same else S.IfThenElse(cond, stmt.then_case, stmt.else_case)]
-    side = stmt.then_case if cond.value else stmt.else_case
+    if not isinstance(stmt.condition, tirx.IntImm):
+        return [stmt]
+    side = stmt.then_case if stmt.condition.value else stmt.else_case
     if side is None:
         return []
     return list(side.seq) if isinstance(side, S.SeqStmt) else [side]
-
-
-def settled(cond: Expr) -> Expr:
-    """Simplify a condition by constant operands of And, Or and Not; the result may be a literal."""
-    if isinstance(cond, tirx.Not):
-        inner = settled(cond.a)
-        return tirx.IntImm("bool", not inner.value) if isinstance(inner, tirx.IntImm) else cond
-    if not isinstance(cond, tirx.And | tirx.Or):
-        return cond
-    decides = isinstance(cond, tirx.Or)  # an operand with this value determines the result
-    left, right = settled(cond.a), settled(cond.b)
-    for side, other in ((left, right), (right, left)):
-        if isinstance(side, tirx.IntImm):
-            return side if bool(side.value) == decides else other
-    return cond if left.same_as(cond.a) and right.same_as(cond.b) else type(cond)(left, right)
 
 
 def call(func: Any, *args: Any) -> Expr:

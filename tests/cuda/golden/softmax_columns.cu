@@ -72,15 +72,13 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
       float whole_ptr_1[1];
       whole_ptr[0] = parts_ptr[thread];
       whole_ptr_1[0] = parts_ptr_1[thread];
-      for (int64_t other = 1; other < 2; ++other) {
-        float theirs = parts_ptr[(thread + (other * 128))];
-        float theirs_1 = parts_ptr_1[(thread + (other * 128))];
-        float mine_2 = whole_ptr[0];
-        float mine_3 = whole_ptr_1[0];
-        float largest_4 = ((mine_2 <= CUDART_INF_F) ? ((mine_2 > theirs) ? mine_2 : theirs) : mine_2);
-        whole_ptr[0] = largest_4;
-        whole_ptr_1[0] = (((mine_2 == largest_4) ? mine_3 : (mine_3 * expf(__fsub_rn(mine_2, largest_4)))) + ((theirs == largest_4) ? theirs_1 : (theirs_1 * expf(__fsub_rn(theirs, largest_4)))));
-      }
+      float theirs = parts_ptr[(thread + 128)];
+      float theirs_1 = parts_ptr_1[(thread + 128)];
+      float mine_2 = whole_ptr[0];
+      float mine_3 = whole_ptr_1[0];
+      float largest_4 = ((mine_2 <= CUDART_INF_F) ? ((mine_2 > theirs) ? mine_2 : theirs) : mine_2);
+      whole_ptr[0] = largest_4;
+      whole_ptr_1[0] = (((mine_2 == largest_4) ? mine_3 : (mine_3 * expf(__fsub_rn(mine_2, largest_4)))) + ((theirs == largest_4) ? theirs_1 : (theirs_1 * expf(__fsub_rn(theirs, largest_4)))));
       float whole = whole_ptr[0];
       float whole_1 = whole_ptr_1[0];
       parts_ptr[thread] = whole;
@@ -92,9 +90,9 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
     float whole_ptr_3[1];
     whole_ptr_2[0] = parts_ptr[place];
     whole_ptr_3[0] = parts_ptr_1[place];
-    for (int64_t other_1 = 1; other_1 < 16; ++other_1) {
-      float theirs_2 = parts_ptr[(place + (other_1 * 8))];
-      float theirs_3 = parts_ptr_1[(place + (other_1 * 8))];
+    for (int64_t other = 1; other < 16; ++other) {
+      float theirs_2 = parts_ptr[(place + (other * 8))];
+      float theirs_3 = parts_ptr_1[(place + (other * 8))];
       float mine_4 = whole_ptr_2[0];
       float mine_5 = whole_ptr_3[0];
       float largest_5 = ((mine_4 <= CUDART_INF_F) ? ((mine_4 > theirs_2) ? mine_4 : theirs_2) : mine_4);
@@ -117,15 +115,13 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
       float whole_ptr_5[1];
       whole_ptr_4[0] = parts_ptr_2[thread];
       whole_ptr_5[0] = parts_ptr_3[thread];
-      for (int64_t other_2 = 1; other_2 < 2; ++other_2) {
-        float theirs_4 = parts_ptr_2[(thread + (other_2 * 128))];
-        float theirs_5 = parts_ptr_3[(thread + (other_2 * 128))];
-        float mine_6 = whole_ptr_4[0];
-        float mine_7 = whole_ptr_5[0];
-        float largest_6 = ((mine_6 <= CUDART_INF_F) ? ((mine_6 > theirs_4) ? mine_6 : theirs_4) : mine_6);
-        whole_ptr_4[0] = largest_6;
-        whole_ptr_5[0] = (((mine_6 == largest_6) ? mine_7 : (mine_7 * expf(__fsub_rn(mine_6, largest_6)))) + ((theirs_4 == largest_6) ? theirs_5 : (theirs_5 * expf(__fsub_rn(theirs_4, largest_6)))));
-      }
+      float theirs_4 = parts_ptr_2[(thread + 128)];
+      float theirs_5 = parts_ptr_3[(thread + 128)];
+      float mine_6 = whole_ptr_4[0];
+      float mine_7 = whole_ptr_5[0];
+      float largest_6 = ((mine_6 <= CUDART_INF_F) ? ((mine_6 > theirs_4) ? mine_6 : theirs_4) : mine_6);
+      whole_ptr_4[0] = largest_6;
+      whole_ptr_5[0] = (((mine_6 == largest_6) ? mine_7 : (mine_7 * expf(__fsub_rn(mine_6, largest_6)))) + ((theirs_4 == largest_6) ? theirs_5 : (theirs_5 * expf(__fsub_rn(theirs_4, largest_6)))));
       float whole_4 = whole_ptr_4[0];
       float whole_5 = whole_ptr_5[0];
       parts_ptr_2[thread] = whole_4;
@@ -137,9 +133,9 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
     float whole_ptr_7[1];
     whole_ptr_6[0] = parts_ptr_2[place_1];
     whole_ptr_7[0] = parts_ptr_3[place_1];
-    for (int64_t other_3 = 1; other_3 < 16; ++other_3) {
-      float theirs_6 = parts_ptr_2[(place_1 + (other_3 * 8))];
-      float theirs_7 = parts_ptr_3[(place_1 + (other_3 * 8))];
+    for (int64_t other_1 = 1; other_1 < 16; ++other_1) {
+      float theirs_6 = parts_ptr_2[(place_1 + (other_1 * 8))];
+      float theirs_7 = parts_ptr_3[(place_1 + (other_1 * 8))];
       float mine_8 = whole_ptr_6[0];
       float mine_9 = whole_ptr_7[0];
       float largest_7 = ((mine_8 <= CUDART_INF_F) ? ((mine_8 > theirs_6) ? mine_8 : theirs_6) : mine_8);
@@ -162,15 +158,13 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
       float whole_ptr_9[1];
       whole_ptr_8[0] = parts_ptr_4[thread];
       whole_ptr_9[0] = parts_ptr_5[thread];
-      for (int64_t other_4 = 1; other_4 < 2; ++other_4) {
-        float theirs_8 = parts_ptr_4[(thread + (other_4 * 128))];
-        float theirs_9 = parts_ptr_5[(thread + (other_4 * 128))];
-        float mine_10 = whole_ptr_8[0];
-        float mine_11 = whole_ptr_9[0];
-        float largest_8 = ((mine_10 <= CUDART_INF_F) ? ((mine_10 > theirs_8) ? mine_10 : theirs_8) : mine_10);
-        whole_ptr_8[0] = largest_8;
-        whole_ptr_9[0] = (((mine_10 == largest_8) ? mine_11 : (mine_11 * expf(__fsub_rn(mine_10, largest_8)))) + ((theirs_8 == largest_8) ? theirs_9 : (theirs_9 * expf(__fsub_rn(theirs_8, largest_8)))));
-      }
+      float theirs_8 = parts_ptr_4[(thread + 128)];
+      float theirs_9 = parts_ptr_5[(thread + 128)];
+      float mine_10 = whole_ptr_8[0];
+      float mine_11 = whole_ptr_9[0];
+      float largest_8 = ((mine_10 <= CUDART_INF_F) ? ((mine_10 > theirs_8) ? mine_10 : theirs_8) : mine_10);
+      whole_ptr_8[0] = largest_8;
+      whole_ptr_9[0] = (((mine_10 == largest_8) ? mine_11 : (mine_11 * expf(__fsub_rn(mine_10, largest_8)))) + ((theirs_8 == largest_8) ? theirs_9 : (theirs_9 * expf(__fsub_rn(theirs_8, largest_8)))));
       float whole_8 = whole_ptr_8[0];
       float whole_9 = whole_ptr_9[0];
       parts_ptr_4[thread] = whole_8;
@@ -182,9 +176,9 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
     float whole_ptr_11[1];
     whole_ptr_10[0] = parts_ptr_4[place_2];
     whole_ptr_11[0] = parts_ptr_5[place_2];
-    for (int64_t other_5 = 1; other_5 < 16; ++other_5) {
-      float theirs_10 = parts_ptr_4[(place_2 + (other_5 * 8))];
-      float theirs_11 = parts_ptr_5[(place_2 + (other_5 * 8))];
+    for (int64_t other_2 = 1; other_2 < 16; ++other_2) {
+      float theirs_10 = parts_ptr_4[(place_2 + (other_2 * 8))];
+      float theirs_11 = parts_ptr_5[(place_2 + (other_2 * 8))];
       float mine_12 = whole_ptr_10[0];
       float mine_13 = whole_ptr_11[0];
       float largest_9 = ((mine_12 <= CUDART_INF_F) ? ((mine_12 > theirs_10) ? mine_12 : theirs_10) : mine_12);
@@ -207,15 +201,13 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
       float whole_ptr_13[1];
       whole_ptr_12[0] = parts_ptr_6[thread];
       whole_ptr_13[0] = parts_ptr_7[thread];
-      for (int64_t other_6 = 1; other_6 < 2; ++other_6) {
-        float theirs_12 = parts_ptr_6[(thread + (other_6 * 128))];
-        float theirs_13 = parts_ptr_7[(thread + (other_6 * 128))];
-        float mine_14 = whole_ptr_12[0];
-        float mine_15 = whole_ptr_13[0];
-        float largest_10 = ((mine_14 <= CUDART_INF_F) ? ((mine_14 > theirs_12) ? mine_14 : theirs_12) : mine_14);
-        whole_ptr_12[0] = largest_10;
-        whole_ptr_13[0] = (((mine_14 == largest_10) ? mine_15 : (mine_15 * expf(__fsub_rn(mine_14, largest_10)))) + ((theirs_12 == largest_10) ? theirs_13 : (theirs_13 * expf(__fsub_rn(theirs_12, largest_10)))));
-      }
+      float theirs_12 = parts_ptr_6[(thread + 128)];
+      float theirs_13 = parts_ptr_7[(thread + 128)];
+      float mine_14 = whole_ptr_12[0];
+      float mine_15 = whole_ptr_13[0];
+      float largest_10 = ((mine_14 <= CUDART_INF_F) ? ((mine_14 > theirs_12) ? mine_14 : theirs_12) : mine_14);
+      whole_ptr_12[0] = largest_10;
+      whole_ptr_13[0] = (((mine_14 == largest_10) ? mine_15 : (mine_15 * expf(__fsub_rn(mine_14, largest_10)))) + ((theirs_12 == largest_10) ? theirs_13 : (theirs_13 * expf(__fsub_rn(theirs_12, largest_10)))));
       float whole_12 = whole_ptr_12[0];
       float whole_13 = whole_ptr_13[0];
       parts_ptr_6[thread] = whole_12;
@@ -227,9 +219,9 @@ void __launch_bounds__(256) k1_row_max_0(float* p0, float* o0, float* scratch, i
     float whole_ptr_15[1];
     whole_ptr_14[0] = parts_ptr_6[place_3];
     whole_ptr_15[0] = parts_ptr_7[place_3];
-    for (int64_t other_7 = 1; other_7 < 16; ++other_7) {
-      float theirs_14 = parts_ptr_6[(place_3 + (other_7 * 8))];
-      float theirs_15 = parts_ptr_7[(place_3 + (other_7 * 8))];
+    for (int64_t other_3 = 1; other_3 < 16; ++other_3) {
+      float theirs_14 = parts_ptr_6[(place_3 + (other_3 * 8))];
+      float theirs_15 = parts_ptr_7[(place_3 + (other_3 * 8))];
       float mine_16 = whole_ptr_14[0];
       float mine_17 = whole_ptr_15[0];
       float largest_11 = ((mine_16 <= CUDART_INF_F) ? ((mine_16 > theirs_14) ? mine_16 : theirs_14) : mine_16);

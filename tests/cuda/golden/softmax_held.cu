@@ -47,19 +47,17 @@ void __launch_bounds__(32) k2_row_max_0(float* p0, float* o0, float* scratch, in
     if (thread < 16) {
       float whole_ptr[1];
       whole_ptr[0] = parts_ptr[thread];
-      for (int64_t other = 1; other < 2; ++other) {
-        float theirs = parts_ptr[(thread + (other * 16))];
-        float mine = whole_ptr[0];
-        whole_ptr[0] = ((mine <= CUDART_INF_F) ? ((mine > theirs) ? mine : theirs) : mine);
-      }
+      float theirs = parts_ptr[(thread + 16)];
+      float mine = whole_ptr[0];
+      whole_ptr[0] = ((mine <= CUDART_INF_F) ? ((mine > theirs) ? mine : theirs) : mine);
       float whole = whole_ptr[0];
       parts_ptr[thread] = whole;
     }
     __syncthreads();
     float whole_ptr_1[1];
     whole_ptr_1[0] = parts_ptr[0];
-    for (int64_t other_1 = 1; other_1 < 16; ++other_1) {
-      float theirs_1 = parts_ptr[other_1];
+    for (int64_t other = 1; other < 16; ++other) {
+      float theirs_1 = parts_ptr[other];
       float mine_1 = whole_ptr_1[0];
       whole_ptr_1[0] = ((mine_1 <= CUDART_INF_F) ? ((mine_1 > theirs_1) ? mine_1 : theirs_1) : mine_1);
     }
@@ -104,19 +102,17 @@ void __launch_bounds__(32) k2_row_max_0(float* p0, float* o0, float* scratch, in
     if (thread < 16) {
       float whole_ptr_2[1];
       whole_ptr_2[0] = parts_ptr_1[thread];
-      for (int64_t other_2 = 1; other_2 < 2; ++other_2) {
-        float theirs_2 = parts_ptr_1[(thread + (other_2 * 16))];
-        float mine_2 = whole_ptr_2[0];
-        whole_ptr_2[0] = (mine_2 + theirs_2);
-      }
+      float theirs_2 = parts_ptr_1[(thread + 16)];
+      float mine_2 = whole_ptr_2[0];
+      whole_ptr_2[0] = (mine_2 + theirs_2);
       float whole_2 = whole_ptr_2[0];
       parts_ptr_1[thread] = whole_2;
     }
     __syncthreads();
     float whole_ptr_3[1];
     whole_ptr_3[0] = parts_ptr_1[0];
-    for (int64_t other_3 = 1; other_3 < 16; ++other_3) {
-      float theirs_3 = parts_ptr_1[other_3];
+    for (int64_t other_1 = 1; other_1 < 16; ++other_1) {
+      float theirs_3 = parts_ptr_1[other_1];
       float mine_3 = whole_ptr_3[0];
       whole_ptr_3[0] = (mine_3 + theirs_3);
     }
