@@ -65,13 +65,14 @@ class PastCaches:
         """Return the stores to the float32 buffers among ``buffers``.
 
         None if there are no such buffers, if the target lacks non-temporal stores of vectors of
-        ``width``, or if the result is known to have fewer than ``far`` elements. Other arguments
-        are those of the class.
+        ``width``, if the result is known to have fewer than ``far`` elements, or if its rows are
+        known not to be aligned to cache lines. Other arguments are those of the class.
         """
         floats = [b for b in buffers if str(b.dtype) == "float32"]
-        elems = sizes[0]
+        elems, row = sizes
         small = isinstance(elems, tirx.IntImm) and int(elems.value) < far
-        if not floats or small or not can_stream(width):
+        odd = isinstance(row, tirx.IntImm) and int(row.value) * 4 % LINE_BYTES != 0
+        if not floats or small or (odd and not lined) or not can_stream(width):
             return None
         return PastCaches(block, floats, sizes, width, far, lined)
 
