@@ -166,7 +166,7 @@ def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None
 
 
 def begin_shared(compiling: Compiling, machine: Machine) -> None:
-    """Start to compile the functions that kernels share; all kernels must be complete."""
+    """Start to compile the functions that kernels share, after all kernels have been generated."""
     for unit in shared_units(machine.micro.functions):
         compiling.begin(unit)
 

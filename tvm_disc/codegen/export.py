@@ -60,7 +60,7 @@ _PLAIN_IN_C = frozenset(
 
 
 def _c_string(text: str) -> str:
-    """Return a string as a C string literal, with other bytes escaped."""
+    """Return a string as a C string literal; bytes that are not plain characters are escaped."""
     data = text.encode("utf-8", "replace")
     return '"' + "".join(chr(b) if b in _PLAIN_IN_C else f"\\{b:03o}" for b in data) + '"'
 

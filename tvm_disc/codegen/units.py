@@ -34,7 +34,8 @@ class Emitted:
 
     Attributes:
         entry: entry points of the program, and functions that LLVM may inline into them.
-        support: memory, results and similar code, equal for all programs.
+        support: memory, results and similar code, equal for all CPU programs with the same number
+            of threads.
         kernels: the functions of each kernel.
         shared: register-tile functions that several kernels call.
         accounts: functions that record launches in timed calls.
@@ -86,14 +87,18 @@ def unit_of_kernel(kernel: Functions, shared: Functions) -> Unit:
 
 
 def shared_units(shared: Functions) -> list[Unit]:
-    """Return the units of shared functions; all kernels must be complete."""
+    """Return the units of shared functions. All kernels must have been generated, because their
+    generation adds shared functions.
+    """
     names = _Names([shared])
     return [Unit(part, part, names) for part in _connected(shared)]
 
 
 class _Names:
-    """Symbols of functions in objects. The symbol of a kernel function contains a digest of its
-    content; the symbol of another function is its name.
+    """Symbols of functions in objects.
+
+    The symbol of a kernel function or register-tile function contains a digest of its content; the
+    symbol of any other function is its name.
     """
 
     def __init__(
@@ -149,7 +154,10 @@ def _extern(name: str) -> Callable[[Any], Any]:
 
 
 def _calling(func: Function, other: Callable[[Any], Callable[[Any], Any]]) -> Function:
-    """Return ``func`` with each call of a global function rewritten by ``other``."""
+    """Return ``func`` with each call of a global function replaced.
+
+    ``other`` maps the function to a function that maps the call to its replacement.
+    """
 
     def changed(call: Call) -> Expr:
         return other(call.op)(call) if isinstance(call.op, GlobalVar) else call

@@ -107,7 +107,12 @@ def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
 
 
 def _find(graphs: bool) -> Any:
-    """Return ``find(state, out)``, which looks up the addresses of the driver's functions."""
+    """Return ``find(state, out)``, which stores the addresses of the driver's functions in the
+    state, or raises an error if the driver or one of the functions is missing.
+
+    Args:
+        graphs: whether the functions of CUDA graphs, which require CUDA 11.4, are also looked up.
+    """
     block, params, state, out = _begin()
     library = O.call_extern("handle", "dlopen", StringImm(LIBRARY), i32(_NOW | _GLOBAL))
     handle = block.bind("library", library)

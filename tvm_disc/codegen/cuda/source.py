@@ -38,7 +38,7 @@ _REPLACING = Lock()
 
 
 def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
-    """Return the functions as one text.
+    """Return the functions as one text of CUDA C.
 
     Raises:
         Unsupported: TVM has no CUDA code for a function.

@@ -95,7 +95,10 @@ def lock(block: Block, state: Expr | Var, verb: str) -> None:
 
 
 def new_state(block: Block, slot: object, constants: Expr, home: Expr, threads: int) -> Buffer:
-    """Emit the creation of the program's state, unless it exists; return the state."""
+    """Emit the creation of the program's state, unless it exists, and return the state.
+
+    The addresses ``constants`` and ``home`` (the thread pool, or 0) are stored in it in any case.
+    """
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
         words = tirx.Cast("uint64", i64(DEVICE_STATE_WORDS))

@@ -1,6 +1,6 @@
 """Entry for NumPy arrays in CPython's layout, without conversion between caller and program.
 
-    direct(layout, inputs, outputs) -> 0, or 1 if the arrays need the general entry
+    direct(layout, inputs, outputs) -> 0, or 1 if the call failed or needs the general entry
 
 All arguments are addresses. ``layout`` is the address of two words about the interpreter: NumPy's
 array type, and the offset of a tuple's items, which differs between versions of CPython. ``inputs``
@@ -51,7 +51,8 @@ from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.typing import Buffer, Expr, GlobalVar
 
-LOOPED = 16  # more consecutive arrays of one dtype need a loop: LLVM is quadratic in straight code
+# Length of a run from which a loop reads it: LLVM takes quadratic time for straight code.
+LOOPED = 16
 
 
 @dataclass
@@ -77,8 +78,10 @@ class ArrayRun:
 
 
 def takes_numpy(program: Program) -> bool:
-    """Return whether all dtypes are NumPy's, input dims determine all result shapes, and no result
-    takes the memory of an input.
+    """Return whether a program can have a direct entry for NumPy arrays.
+
+    It must have inputs and results, all of NumPy's dtypes; the dims of the inputs must determine
+    all result shapes, and no input may be donated.
     """
     if program.donations:
         return False

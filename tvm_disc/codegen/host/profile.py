@@ -58,7 +58,7 @@ def _now() -> object:
 
 def _record() -> Any:
     """Return ``record(address, kernel, variant, start, end, bytes, flops)``, which appends an
-    event.
+    event to the record at ``address``. If the record is full, the event is only counted.
     """
     names = ("address", "kernel", "variant", "start", "end", "bytes", "flops")
     address, *values = params = [tirx.Var(n, "int64") for n in names]

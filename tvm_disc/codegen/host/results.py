@@ -38,7 +38,7 @@ from tvm_disc.codegen.host.memory import (
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.typing import Buffer, Expr
 
-# Layout: a DLPack managed tensor, its shape, then its data.
+# The malloc block of a result contains a DLPack managed tensor, its shape, then its data.
 MANAGED_WORDS = 10
 # Words of a tensor object: strong (low half) and weak reference counts; a DLTensor from DATA on.
 REFERENCES, DATA, KIND, SHAPE, STRIDES = 0, 3, 5, 6, 7
@@ -46,9 +46,9 @@ ONE_REFERENCE = 1 << 32 | 1
 
 # Smaller blocks come from malloc's free lists without page faults.
 KEPT_BYTES = 128 << 10
-# A tensor may be reused for a result that is smaller by up to this fraction of the result.
+# A tensor may be reused for a result that is smaller by up to 1 / SLACK of the result's size.
 SLACK = 4
-# A new tensor's allocation is larger than the result by this fraction: a KV cache that grows by a
+# A new tensor's allocation is larger than the result by 1 / HEADROOM: a KV cache that grows by a
 # row per decoder step fits into the memory of an earlier step. Pages that are never written are not
 # resident.
 HEADROOM = 16
@@ -208,8 +208,9 @@ def _reshape(block: Block, tensor: Expr, dims: Buffer, ndim: Expr) -> None:
 
 
 def _make_room(block: Block, state: Buffer, size: Expr) -> None:
-    """Emit the release of cached results until ``size`` bytes fit, starting with those that have no
-    other reference.
+    """Emit code that drops cached results until ``size`` more bytes are within the cache's limit.
+
+    Results that only the program references are dropped first.
     """
     gone = _none_gone(block)
     lock(block, state.data, "lock")

@@ -64,7 +64,9 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
 
 
 def result_shapes(nodes: list[Node], given: Mapping[Var, Expr]) -> Iterator[tuple[list[Expr], str]]:
-    """Yield the shape of each node's result with the dims ``given``, and the node's operator."""
+    """Yield the result shape of each node of dynamic shape, with the dims ``given`` inserted, and
+    the node's operator, for messages.
+    """
     for node in nodes:
         if any(not isinstance(d, int | tirx.IntImm) for d in node.shape):
             named = node.var is not None and node.var.span is not None

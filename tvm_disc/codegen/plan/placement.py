@@ -45,7 +45,12 @@ def overlaps(lives: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def best_order(sizes: np.ndarray, clashes: Sequence[Sequence[int]]) -> list[int]:
-    """Return the order of placement; ``sizes`` has a row per storage and a column per sample."""
+    """Return the order of placement.
+
+    Args:
+        sizes: bytes, with a row per storage and a column per sample.
+        clashes: for each storage, the storages whose live ranges overlap its own.
+    """
     by_time = list(range(len(clashes)))
     packed = [pack(column, clashes) for column in sizes.T]
     ideal = np.maximum([total for total, _ in packed], ALIGNMENT_BYTES)
@@ -106,8 +111,10 @@ def stacked(
 
 
 def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[int, list[int]]:
-    """Return for each storage the storages directly below it, which are those below it that are not
-    also below another one of them.
+    """Return for each storage the storages that it is placed directly on.
+
+    These are the storages that clash with it and precede it in ``order``, without those that are
+    below another one of them.
     """
     position = {i: k for k, i in enumerate(order)}
     under: dict[int, set[int]] = {}
