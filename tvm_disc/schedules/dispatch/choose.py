@@ -114,8 +114,10 @@ def fit(
     """Return the choice for a table of costs and one of features at the same points.
 
     Args:
-        asked: the features (points x features).
+        features: (expression, text) of each feature.
+        asked: the values of the features (points x features).
         costs: predicted or measured nanoseconds (points x variants).
+        weights: the weight of each point; only ratios of weights matter.
 
     Raises:
         Unsupported: no variant is safe, so that no variant serves every shape.

@@ -46,7 +46,7 @@ ROUNDS = 150  # boosting rounds
 BETWEEN = 2048  # number of predicted points between measured ones; they smooth measurement noise
 LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
-PREDICTED_WEIGHT = 1.0  # weight of all predicted points relative to one measured point
+PREDICTED_WEIGHT = 1.0  # weight of all predicted points relative to that of all measured points
 
 
 def learner(what: str) -> ModuleType:
@@ -76,7 +76,9 @@ class Regressor:
     level: Any = None  # predicts the common error of all variants
 
     def learn(self, dims: Values, times: Values) -> None:
-        """Train on measured times (points x variants, NaN if missing)."""
+        """Train on measured times (points x variants, NaN if missing), if at least ``FEWEST`` of
+        them can be used.
+        """
         expected = self._analytic(dims)
         # A variant may have been measured where its present needs are not met; such times are not
         # used.
@@ -94,7 +96,10 @@ class Regressor:
         self.booster = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
 
     def predict(self, dims: Values) -> Values:
-        """Return predicted times; inf if a variant's needs are not met."""
+        """Return predicted times (points x variants); inf if a variant's needs are not met.
+
+        Without training, they are those of the analytical model.
+        """
         times = self._analytic(dims)
         if self.booster is None:
             return times
@@ -308,7 +313,9 @@ def _asked(data: Mapping[str, Any]) -> list[str]:
 def left_out(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> Values:
-    """Return predicted times of the measured points, by cross-validation over ``FOLDS`` folds."""
+    """Return predicted times of the measured points (points x variants), each by a regressor that
+    was not trained on the point: cross-validation over ``FOLDS`` folds.
+    """
     dims, times = time_table(variants, found)
     features = group_features(group, variants, solver)
     predicted = np.full(times.shape, np.nan)

@@ -153,7 +153,10 @@ def _inside(
     limit: float,
     count: int,
 ) -> Values:
-    """Return points of a box that satisfy ``size <= limit``, a row for each symbol."""
+    """Return up to ``count`` points of a box that satisfy ``size <= limit``, a row for each symbol.
+
+    If no candidate satisfies the condition, the first candidate is returned.
+    """
     wanted = count if len(symbols) == 1 else 4 * count
     columns = {}
     for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):

@@ -83,7 +83,7 @@ def template_hash() -> str:
     """Return a short hash of the code of all modules that emit code.
 
     Records with a different hash are not used, because the code that they measured may have
-    changed. Docstrings, comments and blank lines are left out.
+    changed. Docstrings, comment lines and blank lines are left out; a comment behind code is not.
     """
     digest = hashlib.sha256()
     for path in emitting_modules():

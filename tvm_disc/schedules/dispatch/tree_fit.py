@@ -16,9 +16,11 @@ from tvm_disc.schedules.dispatch.sampling import Values
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS
 
-AHEAD_LOSS = 0.02  # if the remaining mean loss is larger, pairs of splits are tried too
-AHEAD_CUTS = 5  # number of thresholds per feature that are tried for the first split of a pair
-AHEAD_POINTS = 192
+# If no single split helps and the remaining mean loss is at least AHEAD_LOSS, pairs of splits are
+# tried, with at most AHEAD_CUTS thresholds per feature for the first split of a pair.
+AHEAD_LOSS = 0.02
+AHEAD_CUTS = 5
+AHEAD_POINTS = 192  # largest number of points that are used for pairs of splits
 MOST_SHARED = 24  # most variants kept, counting also those that share a body
 SHARED_GAIN = 0.1  # least gain of a variant whose body is already kept, relative to ``Limits.gain``
 _DIGITS = 9  # sums are rounded to this many digits, so that the order of additions does not matter
@@ -93,9 +95,11 @@ MOST = 2**63 - 1
 
 
 def grow(loss: Values, features: Values, limits: Limits) -> Tree:
-    """Return the tree over ``features`` (points x features) that minimizes ``loss``.
+    """Return a tree over ``features`` (points x features) with a small sum of ``loss`` (points x
+    variants).
 
-    ``loss`` is a table (points x variants).
+    The tree is grown greedily, with a lookahead of one more split (:func:`_best_pair`). The leaves
+    are indices of variants.
     """
     order = np.argsort(features, axis=0, kind="stable")
     return _grow(loss, features, order, limits.depth, limits.split_gain)
@@ -135,11 +139,12 @@ def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArr
 def _best_pair(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """Return (loss, feature, threshold) of the first split of the best pair of levels.
+    """Return (remaining loss, feature, threshold) of the split after which one more split on each
+    side reduces the loss most; None if no feature has two values.
 
-    ``loss`` is the loss after this split and one more split on each side. Such a lookahead is
-    needed if a variant is best only between two thresholds, because then no single split reduces
-    the loss. It uses a subset of the points.
+    The remaining loss is that after all three splits. Such a lookahead is needed if a variant is
+    best only between two thresholds, because then no single split reduces the loss. It is
+    estimated from at most ``AHEAD_POINTS`` of the points.
     """
     whole = float(np.min(loss[order[:, 0]].sum(axis=0)))
     step = -(-len(order) // AHEAD_POINTS)

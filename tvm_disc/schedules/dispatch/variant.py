@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Packing
 
 MOST_VARIANTS = 8  # kept by a kernel; more would make its code too large
-# bodies of one kernel; more would make its code too large
+# (parameter, how it is packed, element type or None) of each packed parameter of a plan
 Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
 LIBRARY = "cublasLt"  # family of the plans that a library of the device computes
 
@@ -176,7 +176,8 @@ class Plan:
         joins_if_small: as ``joins``, if this layout has at most :attr:`Limits.copy_bytes` bytes.
         knobs: distinguish this plan from the template's other plans.
         needs: facts without which the body must not run.
-        cost: nanoseconds of one serial run at each sampled point; if None, derived from ``work``.
+        cost: a function (points, model) that returns the nanoseconds of one serial run at each
+            point; if it is None or returns None, they are derived from ``work`` and ``moved``.
         features: quantities over the group's dims on which the choice may depend.
         moved: bytes read and written; by default those of the group's operands and results.
         steps: number of units that cost ``row_ns`` each in the analytical model; by default the
@@ -187,7 +188,7 @@ class Plan:
             like ``work``, they overlap with the memory accesses.
         algorithm: the number of the algorithm that the body runs. Plans that differ only in this
             number share one body, which receives the number as an argument.
-        contention: nanoseconds lost to contention between threads, at each sampled point.
+        contention: as ``cost``, for the nanoseconds that contention between threads costs.
         among: if the plan is a stage, the choice among plans that share its body; None if it is the
             only one.
         guessed: whether the analytical model may choose the plan; otherwise only measured times do.
@@ -386,7 +387,7 @@ def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
 def layout_sets(plans: Sequence[Plan], copy_bytes: float = 0) -> list[frozenset[Layout]]:
     """Return the sets of layouts that one kernel may keep: single layouts, pairs, then triples.
 
-    Each two layouts of a set may be kept together. ``copy_bytes`` is the largest size of the
+    Any two layouts of a set may be kept together. ``copy_bytes`` is the largest size of the
     layouts of plans with ``joins_if_small``.
     """
     first: dict[Layout, Plan] = {}
