@@ -84,7 +84,15 @@ class SoftmaxRows(AttentionEmitter):
     """
 
     def emit(self, g: Size, queries: tuple[Size, Size], block: tuple[Size, Size, Size]) -> None:
-        """Emit the softmax of rows ``queries`` for the keys ``block``."""
+        """Emit the softmax of rows for one block of keys, and update the rows' maximum and sum.
+
+        Sums and results of earlier blocks of keys are rescaled to the new maximum.
+
+        Args:
+            g: the batch item.
+            queries: (first, number) of the rows.
+            block: (number of the block, first key, number of keys).
+        """
         b, low, z = self.b, self.low, self.sizes
         i0, rows = queries
         kb, k0, keys = block

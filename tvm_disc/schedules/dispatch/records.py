@@ -140,7 +140,11 @@ def warned_records(path: Path, context: Context, *others: Context) -> Records:
 
 
 def processors_in(path: Path) -> list[str]:
-    """Return the processors for which a file contains times, without duplicates."""
+    """Return the processors for which a file contains times, without duplicates.
+
+    Raises:
+        BadInput: the file cannot be read.
+    """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:

@@ -177,7 +177,7 @@ class Plan:
         knobs: distinguish this plan from the template's other plans.
         needs: facts without which the body must not run.
         cost: a function (points, model) that returns the nanoseconds of one serial run at each
-            point; if it is None or returns None, they are derived from ``work`` and ``moved``.
+            point; if None, the model derives them from ``work`` and ``moved``.
         features: quantities over the group's dims on which the choice may depend.
         moved: bytes read and written; by default those of the group's operands and results.
         steps: number of units that cost ``row_ns`` each in the analytical model; by default the

@@ -53,11 +53,12 @@ class Bytes:
 def round_row(
     b: Block, buffer: Buffer, at: Size, sizes: tuple[Size, Size], chunk: int, form: Bytes | None
 ) -> None:
-    """Emit code that rounds one row to int8 in place.
+    """Emit code that rounds one float32 row, at offset ``at`` of ``buffer``, to int8 in place.
 
     ``sizes`` is (elements of the row, elements of a block), both multiples of ``chunk``, the
-    elements of a vector. With ``form``, the row becomes words of four bytes; without, it becomes
-    the rounded values as float32. A block with an infinity or NaN becomes NaN.
+    elements of a vector. With ``form``, the row becomes words of four bytes, and the numbers that
+    describe its blocks are stored at ``form.at``; without, it becomes the rounded values as
+    float32. Products with a block that contains an infinity or NaN become NaN.
     """
     depth, block = sizes
     i32 = f"int32x{chunk}"
@@ -218,7 +219,7 @@ class Tile(Protocol):
 def add_products(dot: Dot, lanes: int, total: Expr, left: Expr, right: Expr) -> Expr:
     """Return ``total`` plus, in each lane, the products of the numbers of two words.
 
-    ``left`` and ``right`` are vectors of int32 words.
+    ``left`` and ``right`` are vectors of int32 words. ``dot`` must not compute int16 sums.
     """
     (name,), sums = dot.intrinsics[lanes], f"int32x{lanes}"
     if dot.per == QUAD:

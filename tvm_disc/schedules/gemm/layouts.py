@@ -69,9 +69,9 @@ def panel_starts(n: int, n_r: int, lanes: int, even: bool = True) -> list[int]:
 def panel_count(n: int, n_r: int, lanes: int, even: bool = True) -> int:
     """Return the number of panels of a packed B.
 
-    It is the smallest that suffices. If ``even``, it is the even number above if a panel still has
-    two vectors or more: two threads can then have equal work. Quantized weights do not have the
-    additional panel, which takes memory.
+    It is the smallest number that suffices. If ``even``, an odd number (except 1) is increased by
+    one, so that two threads can have equal work, unless a panel would then have fewer than two
+    vectors. Quantized weights do not have the additional panel, which takes memory.
     """
     panels = -(-n // n_r)
     odd = even and panels > 1 and panels % 2 == 1

@@ -557,8 +557,8 @@ class MicroKernels:
 
 
 def _without_unused_sums(tile: GemmTile, rows: int, form: KernelForm) -> GemmTile:
-    """Return the tile without the sums that kernels of ``rows`` or more rows do not have, since
-    equal kernels must have equal keys.
+    """Return the tile with ``more_sums`` set to 0, unless a kernel of one row uses them: equal
+    kernels must have equal keys. ``rows`` is the smallest number of rows.
     """
     return tile if rows == 1 and form == _STREAM else replace(tile, more_sums=0)
 

@@ -126,8 +126,8 @@ class Operands:
         return source.load(self.b, g, outer, k)
 
     def copy_a(self, g: Size, i_rows: tuple[Size, Size], k_block: tuple[Size, Size]) -> None:
-        """Emit a copy of a K block of the task's rows of A to scratch; rows are contiguous
-        along K.
+        """Emit a copy of a K block of the task's rows of A to scratch; the copied rows are
+        contiguous along K, and rounded to int8 if the specification requires it.
         """
         self._copy_rows(g, i_rows, k_block)
         spec, p = self.spec, self.plan

@@ -58,9 +58,9 @@ class Operand:
     """A or B of a GEMM, in one or several forms; kernels use the first that is given.
 
     Attributes:
-        packed: a constant in the layout of :class:`.layouts.RowsOfA`, ``[M, packed_row_elems(K)]``,
-            or of :class:`.layouts.PanelsOfB`, ``[panels, K, n_r]``. It holds elements of
-            ``acc_dtype`` and should be 64-byte aligned for speed.
+        packed: a constant in a layout of :mod:`.layouts`: for A, ``RowsOfA`` with elements of
+            ``acc_dtype``; for B, ``PanelsOfB`` with elements of ``acc_dtype`` or of a narrower
+            type, ``QuadsOfB`` or ``WordsOfB``. It should be 64-byte aligned for speed.
         affine: a view, which is read in place, or copied by vectors if one of its strides is 1.
         fill: itself writes a part of a copy: of A, ``fill(b, g, rows, k_block, target)`` writes
             rows (first, count) of a K block (first, count) to (buffer, offset, row stride, dtype,
@@ -124,7 +124,8 @@ class GemmSpec:
     products. ``a.fill`` then writes numbers of 8 or 16 bits (:mod:`.integer`).
 
     If ``dtype`` differs from ``acc_dtype`` (half or int8 operands), operands are converted while
-    they are copied, and never read in place. The scratch holds ``acc_dtype``.
+    they are copied, and not read in place, except for words of bytes (:func:`reads_words`). The
+    scratch holds ``acc_dtype``.
 
     With ``direct``, kernels write the result in place if they can; ``store`` must write it to the
     same place.
@@ -271,8 +272,8 @@ class TaskSpan:
 
 @dataclass(frozen=True)
 class EvenGroups:
-    """``count`` adjacent groups of ``total`` things, each of one or more: group q begins at ``q *
-    total // count``.
+    """Division of ``total`` things (panels, vectors, row blocks) into ``count`` adjacent groups:
+    group q begins at ``q * total // count``.
 
     Unlike in :class:`EvenBlocks`, larger and smaller groups alternate, so that threads with equal
     numbers of groups have equal work. The start of a group takes a division.
@@ -551,7 +552,8 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def may_copy_rows(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether A is read in place and its rows may be longer than a block of K.
+    """Return whether the template offers a copy of each K block of A, although A could be read in
+    place: B is packed, and the rows of A may be longer than a block of K.
 
     The kernels of one K block then read a small part of each row. They touch one page per row, and
     the rows often compete for the same sets of the first-level cache.
@@ -574,7 +576,9 @@ def may_stride(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def copies_a(spec: GemmSpec) -> bool:
-    """Return whether A must first be copied to rows of ``acc_dtype`` along K."""
+    """Return whether A must first be copied to rows that are contiguous along K, of ``acc_dtype``
+    or of words for a dot instruction.
+    """
     if spec.a.packed is not None or reads_words(spec):
         return False
     in_place = spec.a.affine is not None and is_one(spec.a.affine.k_stride)
