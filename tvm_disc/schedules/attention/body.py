@@ -286,8 +286,11 @@ class AttentionBody(AttentionEmitter):
         return str(place[0].dtype) != self.dtype
 
     def _values_in_place(self, g: Size) -> Expr:
-        """Return the condition that values are read in place: their rows are close together, or
-        there is only one block of queries.
+        """Return the condition that values are read in place.
+
+        Their rows must be contiguous and consist of complete vectors. In addition, there must be
+        only one block of queries, or, unless the kernel widens the values, the rows must be close
+        together. Values are copied if masked keys are searched, because the search reads the copy.
         """
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.lanes

@@ -9,7 +9,7 @@ A task is one batch item (batch and heads together) and one block of queries:
         O += S V                 register tiles
     result = O / sum             through the index maps and operators that follow
 
-If a row of scores fits the second-level cache, there is one block of keys and nothing is rescaled.
+If there are at most ``AttentionTile.keys`` keys, they form one block, and nothing is rescaled.
 Otherwise it is the online softmax of Milakov & Gimelshein (2018), blocked as in FlashAttention (Dao
 et al., 2022). Tasks of one batch item are consecutive and share its K and V. Keys at both ends of a
 row are skipped if they are masked for all queries of the block.

@@ -91,7 +91,9 @@ class RowWork:
         return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
     def written_once(self) -> list[int]:
-        """Return the indices of outputs that no loop reads, and whose memory no kept node uses."""
+        """Return the indices of outputs that no loop reads, and whose memory is used by no kept
+        node except those of ``lent``.
+        """
         sched = self.sched
         taken = {i for n, i in sched.storage.items() if n not in self.lent}
         return [i for i, n in enumerate(self.group.outputs)

@@ -72,7 +72,11 @@ def row_domain(group: Group) -> RowShape:
 
 
 def schedule_stages(group: Group, solver: Solver, keep_ops: float = CostModel.keep_ops) -> Schedule:
-    """Return the schedule of a row group, computed in one pass over the nodes."""
+    """Return the schedule of a row group.
+
+    A value that a later stage reads is kept if it is an output, or if its recomputation takes at
+    least ``keep_ops`` plain operations per element.
+    """
     stage: dict[Node, int] = {}
     per_row: dict[Node, bool] = {}
     cost: dict[Node, int] = {}
