@@ -109,7 +109,8 @@ class GroupCut:
             yield Run(1, rest * self.outs, rest, 1, whole)
 
     def refusal(self, taps: Sequence[int], dtype: str, vector_bytes: int) -> str | None:
-        """Return why a pixel GEMM is at least as fast for a window ``taps``; None if it is not.
+        """Return why direct sums are not used for a window ``taps``: a pixel GEMM is at least as
+        fast, or the channels do not fit vectors. None if they may be used.
 
         ``dtype`` is the accumulator's.
         """
@@ -169,8 +170,8 @@ class GroupCut:
 
 
 def cut_of(node: Node, lanes: int, threads: int) -> GroupCut | None:
-    """Return the division of a convolution's channels; None for pools and depthwise
-    convolutions.
+    """Return the division of a convolution's channels; None for pools, depthwise convolutions, and
+    weights of an unknown or empty shape.
     """
     if not node.weighted:
         return None

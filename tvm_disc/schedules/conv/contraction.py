@@ -164,7 +164,7 @@ class WindowGeometry:
         self, shape: Sequence[Any], at: Sequence[Expr], k: Sequence[Expr]
     ) -> tuple[list[Expr], Expr | None]:
         """Return the input position of tap ``k`` of output ``at``, and the condition that the
-        position is inside the input.
+        position is inside the input; None if there is no padding, so that it always is.
         """
         rank = len(at)
         inside: Expr | None = None
@@ -269,8 +269,8 @@ def _window(node: Node, rank: int) -> tuple[Any, ...]:
 def _clipped(
     node: Node, geo: WindowGeometry, data: Node, index: Index, k: Index
 ) -> tuple[list[Expr], Expr | None]:
-    """Return the input position of tap ``k``, and the condition that it is inside the input.
-
+    """Return the input position of tap ``k``, and the condition that it is inside the input, or
+    None if it always is.
     Unlike ``geo.source``, this supports ``ceil_mode``: the last window may then extend beyond the
     input even without padding.
     """

@@ -4,7 +4,7 @@ The result has the layout of a matmul's result. A convolution of one tap reads t
 matrix without a copy. With more taps, a row of A is the window of one output pixel. The template
 copies one block of rows and of K at a time from contiguous pieces; a piece contains the taps in one
 row of an image with all their channels (im2row; an indirect convolution, Dukhan 2019, would use
-pointers instead). Pixels outside the image are zero.
+pointers instead). Pixels outside the image are zero, or the zero point of a quantized input.
 """
 
 from __future__ import annotations

@@ -119,5 +119,7 @@ class Tail:
 
 
 def _sum_elems(most: int, tile: GemmTile) -> int:
-    """Return the elements of a tile's sums, rounded up to whole cache lines for any type."""
+    """Return the elements of a tile's sums, rounded up to a multiple of 16: complete cache lines
+    for types of 4 or 8 bytes.
+    """
     return -(-most * tile.m_r // 16) * 16

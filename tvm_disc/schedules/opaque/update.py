@@ -20,8 +20,8 @@ from tvm_disc.typing import Expr
 def plan_update(node: Node) -> Plan:
     """Return the plan of ``scatter_elements`` on ``(buffer, new, indices)`` without a copy.
 
-    Different indices of the outer axes are independent. Along ``axis``, later elements overwrite
-    earlier ones.
+    Different indices of the outer axes are independent. Along ``axis``, elements are combined in
+    order by the attribute ``reduction``; with ``update``, later ones overwrite earlier ones.
     """
     _, new, indices = node.inputs
     axis, dims = int(node.attrs["axis"]), indices.shape
@@ -42,7 +42,11 @@ def plan_update(node: Node) -> Plan:
 def plan_update_nd(node: Node) -> Plan:
     """Return the plan of ``scatter_nd`` on ``(buffer, new, indices)`` without a copy.
 
-    Elements of a row of ``new`` are independent; later rows overwrite earlier ones.
+    Elements of a row of ``new`` are independent; rows are combined in order, as in
+    :func:`plan_update`.
+
+    Raises:
+        Unsupported: the last dim of ``indices`` is not known at compile time.
     """
     _, new, indices = node.inputs
     depth, lead = static_dim(indices.shape[-1]), len(indices.shape) - 1
@@ -74,10 +78,12 @@ def plan_update_nd(node: Node) -> Plan:
 
 
 def plan_update_slice(node: Node) -> Plan:
-    """Return the plan of a write of ``new`` at positions ``first`` on ``(buffer, new, first)``.
+    """Return the plan of ``(buffer, new, first)``, which writes the slice ``new`` into ``buffer``
+    from position ``first`` on, along the axes ``along``.
 
-    All elements are independent. Those outside of the buffer are dropped; if positions wrap, those
-    of an axis that is longer than the buffer's are.
+    All elements are independent. Elements that would be outside of the buffer are dropped. With
+    ``wraps``, positions are instead taken modulo the buffer's dim, and only elements whose index
+    in ``new`` is not below this dim are dropped.
     """
     _, new, first = node.inputs
     axes, along, wraps = node.attrs["axes"], node.attrs["along"], node.attrs["wraps"]

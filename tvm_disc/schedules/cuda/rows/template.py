@@ -118,7 +118,9 @@ class _Rows:
         self.facts, self.column_facts = self._facts(False), self._facts(True)
 
     def _large(self) -> list[Node]:
-        """Return the operands and results that have the size of the domain."""
+        """Return the operands and results that have the shape of the domain, or the first result
+        if none has.
+        """
         own = (*self.group.params, *self.group.outputs)
         return self.work.as_large(own, self.solver) or [self.group.outputs[0]]
 
