@@ -74,8 +74,8 @@ def operator_of_broadcast(out: Sequence_, node: Node) -> Node | None:
 def operator_before_broadcast(out: Sequence_, node: Node) -> Node | None:
     """op(broadcast_to(x), broadcast_to(y), c) -> broadcast_to(op(x, y, c)), which computes less.
 
-    needs: an operator that costs more than an addition. A cheaper operator is recomputed in its
-    readers, so the rewrite would gain nothing.
+    needs: an operator that costs at least as much as a division. A cheaper operator is recomputed
+    in its readers, so the rewrite would gain nothing.
     """
     if node.cls is not OpClass.ELEMWISE or node.row is None or node.row.cost < COSTLY:
         return None

@@ -106,7 +106,9 @@ class _Merger:
         return None
 
     def _reads_in_place(self, reader: GroupPlan, source: GroupPlan) -> bool:
-        """Return whether ``reader`` reads values of ``source`` only at the current position."""
+        """Return whether ``reader`` reads values of ``source`` only at the current position, by
+        element-wise operators and reductions.
+        """
         domain = self.plan.domain(reader)
         for x in reader.operands():
             if x not in source:
@@ -146,8 +148,8 @@ class _Merger:
                 homes.recompute(reader, n)
 
     def _cheap_chain(self, group: GroupPlan, node: Node) -> list[Node] | None:
-        """Return ``node`` and its inputs inside ``group``, or None if loading ``node`` is
-        cheaper.
+        """Return ``node`` and the nodes of ``group`` that it is computed from; None if they are
+        not all element-wise operators and views, or if loading ``node`` is cheaper.
         """
         chain: dict[Node, None] = {}
         leaves: dict[Node, None] = {}

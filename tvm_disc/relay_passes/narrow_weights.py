@@ -65,7 +65,8 @@ class Numbers:
     """``(stored - zero) * scale``.
 
     Attributes:
-        zero, scale: None, or of the shape of ``stored``, with a row for each ``period`` rows of it.
+        zero, scale: None, or arrays of the shape of ``stored``, but with one row for every
+            ``period`` rows of ``stored``.
     """
 
     stored: Array

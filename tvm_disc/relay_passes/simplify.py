@@ -122,10 +122,10 @@ def _permute_of_permute(out: Sequence_, node: Node) -> Node | None:
 
 
 def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
-    """op(reshape(y), c) -> reshape(op(y, c)), for a reshape that keeps the last dim.
+    """op(reshape(y), c) -> reshape(op(y, c)), for a matmul y and a reshape that keeps the last dim.
 
-    needs: every other operand is a scalar or a vector along the last dim. The operator then
-    directly follows its producer, without an index map in between.
+    The literal c must be a scalar or a vector along the last dim. The operator then directly
+    follows the matmul, without an index map in between.
     """
     if node.cls is not OpClass.ELEMWISE or len(node.inputs) != 2:
         return None
@@ -149,7 +149,7 @@ def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
 
 
 def _op_before_view(out: Sequence_, node: Node) -> Node | None:
-    """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
+    """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) if x and y have equal shapes.
 
     The operator can then join the kernel that computes x, and the view is free. Integer operators
     are excluded: most of them compute indices of a gather, and the shape of the indices determines

@@ -226,7 +226,7 @@ class Executable:
     def __call__(self, /, *args: Argument, out: Argument = None, **kwargs: Argument) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
-        Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, otherwise
+        Results are NumPy arrays, PyTorch tensors or JAX arrays if the first input is one, otherwise
         TVM tensors; results are never copied.
 
         Args:
@@ -542,7 +542,7 @@ class Executable:
             profile: call the program at these sizes on random inputs, and show the time per kernel.
 
         Raises:
-            BadInput: the dim does not exist, or the file cannot be written.
+            BadInput: a dim does not exist, or the file cannot be written.
             Unsupported: a profile of a program that takes data types is requested.
         """
         target = file_path("explain_html", path)

@@ -8,7 +8,7 @@
     relation    := sum (("==" | "!=" | "<=" | "<" | ">=" | ">") sum)*
     sum         := product (("+" | "-") product)*
     product     := factor (("*" | "/" | "//" | "%" | "<<" | ">>") factor)*
-    factor      := ("-" factor | atom) ("**" int)?
+    factor      := "-" factor | atom ("**" int)?
     atom        := int | float | name | name "." axis | "(" choice ")"
                  | ("min" | "max") "(" choice, ... ")"
                  | ("abs" | "ceil" | "float" | "floor" | "int" | "round" | "sqrt" | "trunc")
@@ -94,10 +94,14 @@ def parse_constraint(
 ) -> Expr | Likely:
     """Return the TVM condition (or `Likely`) that `text` states.
 
-    `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None.
+    Args:
+        resolve: maps a name, such as `s` or `ids.1`, to a dim, or to None if it is unknown.
+        names: the known names, for messages; by default those of the object whose method
+            `resolve` is.
 
     Raises:
         ParseError: the text is invalid; the message quotes it and shows the column.
+        BadInput: an argument has a wrong type.
     """
     if not isinstance(text, str):
         raise BadInput(f"parse_constraint: expected a string such as 'n > 1', found {shown(text)}")

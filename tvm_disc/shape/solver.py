@@ -236,8 +236,8 @@ class Solver:
 
     @query
     def likely_values(self, e: Dim) -> tuple[int, ...]:
-        """Return the values of `e` for the likely values of its symbols, at most 256
-        combinations.
+        """Return the values of `e` for all likely values of its symbols; empty if a symbol has
+        none, or if there are more than 256 combinations.
         """
         p = self.key(e)
         known = {a: self._likely_of(a) for a in sorted(p.syms)}

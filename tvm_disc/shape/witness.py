@@ -357,13 +357,15 @@ def _leaves(syms: Iterable[Atom]) -> set[Atom]:
 
 
 def _solutions(witness: Witness, c: Cond) -> Iterator[tuple[Atom, int]]:
-    """Yield values of single symbols that may make `p == 0`, or `p >= 0`."""
+    """Yield (symbol, value) pairs that may make the condition `c`, which is `p == 0` or `p >= 0`,
+    true.
+    """
     return _aims(witness, c.args[0], 0, c.op == "eq")
 
 
 def _aims(witness: Witness, p: Poly, target: int, exactly: bool) -> Iterator[tuple[Atom, int]]:
-    """Yield values of single symbols for which a polynomial reaches a target, exactly or at
-    least.
+    """Yield (symbol, value) pairs for which a polynomial equals a target or, unless `exactly`, is
+    at least the target.
     """
     try:
         missing = target - witness.at(p)
@@ -379,7 +381,7 @@ def _aims(witness: Witness, p: Poly, target: int, exactly: bool) -> Iterator[tup
 
 
 def _aims_of(witness: Witness, atom: Atom, target: int) -> Iterator[tuple[Atom, int]]:
-    """Yield values of single symbols for which an atom reaches a target, through its arguments."""
+    """Yield (symbol, value) pairs for which an atom reaches a target, through its arguments."""
     kind, args = atom.kind, atom.args
     if abs(target) > LARGEST:
         return

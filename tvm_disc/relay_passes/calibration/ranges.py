@@ -214,7 +214,7 @@ class _QuantizedProduct:
 
 
 class _Quantization:
-    """Emit the quantized form of each product of a function, in order.
+    """Emits the quantized form of each product of a function, in order.
 
     Products of one operand share its quantization.
     """
@@ -237,14 +237,18 @@ class _Quantization:
 
 
 def _with_operands(out: Sequence_, node: Node, *operands: Node) -> Node:
-    """Emit the product ``node`` of other operands."""
+    """Emit the product ``node`` with other operands."""
     args = [operand_expr(x) for x in operands]
     call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
     return out.emit(call, node.shape, node.dtype, node)
 
 
 class _TopProducts:
-    """Rule that applies ``act`` to the float products of a function's own sequence."""
+    """Rule that applies ``act`` to the float32 products that are bound in the body of ``main``.
+
+    Products in branches are left out, and products whose weights are not at least ``FEWEST``
+    finite float32 literals.
+    """
 
     def __init__(self, main: TVMFunction, act: Act) -> None:
         self._top = {b.var for block in main.body.blocks for b in block.bindings}

@@ -62,7 +62,10 @@ def reduced_everywhere(values: Values, node: Node, form: Packed) -> Dense:
 
 
 def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense | str:
-    """Return the form of a slice of the ragged axis of known size; ``begin`` may depend on s."""
+    """Return the form of a slice of the ragged axis, or why it is refused.
+
+    The size of the slice must be literal; ``begin`` may depend on s.
+    """
     dim, count = form.dim, static_dim(node.shape[form.at[1]])
     first = None if count is None else of_items(values, dim, begin)
     if count is None or first is None:
@@ -79,8 +82,8 @@ def picked_items(values: Values, node: Node, form: Packed, begin: Expr) -> Dense
 def of_items(values: Values, dim: RaggedDim, expr: Expr) -> Expr | None:
     """Emit ``expr`` for every item: int64 ``[b]``, or ``[1]`` for a literal.
 
-    ``expr`` is an expression of the length of a dim, or of the length of its root. Returns None for
-    other expressions.
+    ``expr`` is an expression of the length of ``dim``, or of its root if it has one. Returns None
+    for other expressions.
     """
     dim = dim.root or dim
     if isinstance(expr, tirx.IntImm):

@@ -150,7 +150,7 @@ class Values:
     # -- padded --------------------------------------------------------------------------------
 
     def padded(self, form: Form, x: Node) -> Node:
-        """Return a value in the shape of ``x``, its node in the model."""
+        """Return the value of the model's node ``x``, padded to the shape of ``x``."""
         if not isinstance(form, Packed):
             return form.node
         dim, stored = form.dim, form.node

@@ -53,8 +53,8 @@ class Ragged:
         """Return the items as one batch; their shapes may differ only in axis 0.
 
         Raises:
-            BadInput: there is no item, their shapes differ in other axes, or they are tensors of
-                different libraries.
+            BadInput: there is no item, an item is not a tensor, or their shapes differ in other
+                axes.
         """
         return _packed("Ragged.pack", items, None, None)
 
