@@ -97,7 +97,8 @@ def compile_program(
 ) -> MachineCode:
     """Return the machine code of a program; units in ``store`` are not compiled again.
 
-    Without a store the program is compiled as one module.
+    The program is compiled as one module if there is no store, or if the current ``PassContext``
+    cannot be part of a cache key.
 
     Args:
         begun: a compilation that was started while the program was generated.
@@ -116,7 +117,7 @@ class Compiling:
     """Compiles units concurrently, by LLVM in this process and, for large programs, also in a
     helper process.
 
-    Lowering runs in Python, in the caller's thread; LLVM runs concurrently. Without a store, this
+    Lowering runs in Python, in the caller's thread; LLVM runs concurrently. If :attr:`idle`, this
     class compiles nothing, because the program is then compiled as one module.
 
     Args:
@@ -141,7 +142,9 @@ class Compiling:
 
     @property
     def idle(self) -> bool:
-        """Whether this object compiles nothing."""
+        """Whether this object compiles nothing: there is no store, or the ``PassContext`` cannot be
+        part of a cache key.
+        """
         return self._store is None
 
     def begin(self, unit: Unit) -> None:

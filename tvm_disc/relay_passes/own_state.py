@@ -106,10 +106,10 @@ def OwnState(
         dtype: the type of the buffers of growing float32 caches; None keeps float32.
         window: the most rows that a growing cache keeps after a call; 0 keeps those of the result.
 
-    The attribute ``disc.state`` of the main function has a list of texts for each cache: buffer,
-    length input, axis, the number of rows after a call (an expression), the buffer of the factors
-    (empty if there is none), and the number of rows that are kept (an expression, or empty). The
-    length and the numbers of rows of a cache of fixed size are empty.
+    The attribute ``disc.state`` of the main function has a list for each cache: the names of its
+    buffer and of its length input, its axis, the number of rows after a call (an expression), the
+    name of the buffer of factors (empty if there is none), and the number of rows that are kept (an
+    expression, or empty). For a cache of fixed size, all but the first are empty or 0.
 
     Raises:
         BadOption: a pattern matches no input, or an input that no result extends or updates;

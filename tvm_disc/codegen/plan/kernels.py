@@ -179,7 +179,11 @@ class KernelLibrary:
         self._constants = {}
 
     def resolve_constant(self, arg: Expr) -> object:
-        """Return the constant of an operand that a kernel reads in packed form."""
+        """Return the constant of an operand that a kernel reads in packed form.
+
+        Raises:
+            Unsupported: the operand is not a constant.
+        """
         constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
         if constant is None:
             raise Unsupported(f"operand {arg} must be a constant to be packed")

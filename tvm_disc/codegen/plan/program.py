@@ -36,8 +36,8 @@ class Donor:
     Attributes:
         copies: the result begins as a copy of the input's elements if it has other memory.
         proved: the shapes are equal for all calls; otherwise each call compares them.
-        shape: of the input, if it is updated in place: only a result of this shape, not a view of
-            another one, may be the caller's tensor.
+        shape: the shape of the input if it is updated in place, else None: only a result of this
+            shape, not a view of a different shape, may be the caller's tensor.
     """
 
     position: int
@@ -102,7 +102,9 @@ class Instruction:
         return []
 
     def reads(self) -> list[Storage]:
-        """Return the storages that the instruction reads, besides those in its typed fields."""
+        """Return the storages that the instruction reads, for types of instructions that are not
+        defined in this module; :func:`.memory.touched` knows the others.
+        """
         return []
 
 

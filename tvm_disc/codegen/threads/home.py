@@ -208,7 +208,9 @@ def spawn(home: Expr) -> Expr:
 
 
 def _find(block: Block, args: Arguments) -> Expr:
-    """Return the address of the process's home, creating it if there is none."""
+    """Return the address of the process's home, creating it if there is none; 0 if its allocation
+    failed.
+    """
     home = block.alloc("home", 1, "int64")
     block.store(home, 0, O.call_extern("int64", "disc.registered"))
     with block.when(tirx.EQ(home[i64(0)], i64(0))):

@@ -133,7 +133,9 @@ class RaggedDims:
         return [k for k, d in enumerate(shape) if self.sizes_in([d])]
 
     def place(self, shape: Sequence[Expr]) -> tuple[RaggedDim, tuple[int, int]] | None:
-        """Return (dim, ``at``) for packing a value of this shape; None if it cannot be packed."""
+        """Return (dim, ``at``) with which a value of this shape is packed, see :class:`Packed`;
+        None if it cannot be packed.
+        """
         axes = self.axes_of(shape)
         if len(axes) != 1:
             return None
