@@ -34,7 +34,7 @@ class NamedAttrs(dict[str, AttrValue]):
         raise AttributeError(f"no attribute {name!r}; there are {list(self)}")
 
     def get_int(self, key: str) -> int:
-        """Return an attribute as one integer."""
+        """Return an attribute as an integer."""
         return int(self[key])
 
     def get_int_tuple(self, key: str) -> tuple[int, ...]:

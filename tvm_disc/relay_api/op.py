@@ -62,7 +62,7 @@ def function(name: str) -> Callable[..., Any]:
     """Return the builder function of an operator by its full name, ``"nn.dense"``.
 
     Raises:
-        UnknownName: the operator does not exist; a KeyError.
+        UnknownName: the operator does not exist (a subclass of KeyError).
     """
     return _function(get(name).name)
 

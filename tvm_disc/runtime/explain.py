@@ -115,8 +115,10 @@ def _workspace(formula: str) -> list[str]:
 
 
 def wrapped(formula: str) -> list[str]:
-    """Return a formula in lines of at most ``WIDTH`` characters, if possible, each but the first
-    begins with an operator. Joined by spaces, the lines are the formula.
+    """Split a formula into lines of at most ``WIDTH`` characters, if possible.
+
+    Lines are broken before operators and after commas, and indented. Joined by spaces, they are
+    the formula.
     """
     words = _BREAKS.split(formula)
     lines = [f"  {words[0]}"]

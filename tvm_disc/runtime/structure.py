@@ -152,8 +152,8 @@ class Structure:
         return given
 
     def nested(self, result: object) -> Any:
-        """Return the results of a call, nested as the module does. Tensors that the program wrote
-        follow.
+        """Return the results of a call, nested as the module does. The new values of tensors that
+        the module writes follow them.
         """
         _, tree = self._loaded()
         if tree is None:

@@ -1,5 +1,5 @@
-"""Conversion between NumPy arrays and TVM literals. It does not copy, because every pass reads the
-weights.
+"""Conversion between NumPy arrays and TVM literals. Large arrays are not copied if their memory can
+be shared, because every pass reads the weights.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class OpenRegion:
             offsets of its slots.
         cells: its cells, in the order of creation.
         held: list entries of the memory that it must release: its workspace, then its cells.
-        numbers: size expressions that launches used and the variables that hold them, by hash.
+        numbers: size expressions that launches used and the variables that hold them, by the hash
+            (the identity) of the expression.
     """
 
     pointer: Expr = UNSET
@@ -284,7 +285,9 @@ class Regions:
             self.places[storage] = self.block.bind(storage.name, at)
 
     def _number(self, size: Expr) -> Expr:
-        """Return a variable that holds a size; equal sizes are computed once per region."""
+        """Return a variable that holds a size. An expression that several launches share is
+        computed once, in the outermost open region that used it first.
+        """
         if isinstance(size, int | tirx.IntImm | tirx.Var):
             return i64(size)
         for region in self.open:

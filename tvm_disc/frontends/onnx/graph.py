@@ -157,7 +157,7 @@ class OnnxGraph:
         return self._call(body, proto, self._opsets_of(body), schema)
 
     def opset(self, domain: str) -> int:
-        """Return the opset version of a domain."""
+        """Return the opset version of a domain; 1 if the model does not import the domain."""
         return self.opsets.get(normal(domain), 1)
 
     def _opsets_of(self, function: Proto) -> dict[str, int]:

@@ -47,7 +47,7 @@ class External:
 
 
 class Describer:
-    """Describer of kinds as nested lists; ``types`` receives each data type of a kind once."""
+    """Describes kinds as nested lists; ``types`` receives each data type once."""
 
     def __init__(self, definitions: Mapping[str, rt.TypeData], types: dict[str, Any]) -> None:
         self.definitions, self.types = definitions, types
@@ -83,7 +83,11 @@ class Describer:
         return ["data", name]
 
     def value(self, value: Expr) -> Any:
-        """Return the description of a result."""
+        """Return the description of a result: a list for a tuple, None for a tensor.
+
+        Raises:
+            Unsupported: the result is, or contains, a function or a reference.
+        """
         if isinstance(value, tuple):
             return [self.value(v) for v in value]
         if isinstance(value, Closure):

@@ -71,7 +71,9 @@ class _Caster:
         self.inner: set[Expr] = set()  # functions whose signature must not change
 
     def run(self, keep_result: bool) -> Expr:
-        """Return the rewritten function; ``keep_result`` casts its result back."""
+        """Return the rewritten function; with ``keep_result``, its result is cast back to its
+        original type.
+        """
         order = post_order(self.func)
         named: dict[Expr, list[Var]] = {}
         for node in order:
@@ -114,7 +116,9 @@ class _Caster:
         return with_children(node, [self._back(c) for c in children(node)])
 
     def _joins(self, node: Expr) -> bool:
-        """Return whether a node is an If whose branches have one float type, and are not cast."""
+        """Return whether a node is an If whose branches have the same new float type, so that they
+        are not cast.
+        """
         if not isinstance(node, If):
             return False
         yes, no = self.dtypes[node.true_branch], self.dtypes[node.false_branch]

@@ -138,7 +138,10 @@ def _triangle(m: Maker, gap: Value) -> Value:
 
 
 def _keys(m: Maker, gap: Value) -> Value:
-    """Return Keys' cubic kernel with coefficient -1/2, which PyTorch uses for antialiasing."""
+    """Return Keys' cubic kernel at the distances ``gap``, which must not be negative.
+
+    Its coefficient is -1/2, as in PyTorch for antialiasing.
+    """
     far = m.where(gap < 2.0, _cubic_weight(m, gap, False, -0.5), 0.0)
     return m.where(gap < 1.0, _cubic_weight(m, gap, True, -0.5), far)
 

@@ -52,7 +52,7 @@ def item(ctx: Emitter, vector: Tensor, place: int) -> Tensor:
 
 
 def line(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
-    """Return the elements of an integer operand as a vector.
+    """Return the elements of an integer operand as an int64 vector.
 
     Raises:
         TypeMismatch: the operand does not hold integers.
@@ -63,12 +63,12 @@ def line(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
 
 
 def literals(ctx: Emitter, values: Sequence[Sequence[int] | int]) -> Tensor:
-    """Return a tensor of literal numbers."""
+    """Return an int64 tensor of literal numbers."""
     return ctx.constant(np.array(values, I64))
 
 
 def dims_of(ctx: Emitter, dims: Sequence[Expr]) -> Tensor:
-    """Return dims as a vector of numbers."""
+    """Return dims as an int64 vector."""
     if not dims:
         return literals(ctx, [])
     return joined(ctx, [under(ctx, number(ctx, d, I64), 1) for d in dims])

@@ -443,7 +443,7 @@ def dyn_expand_dims(x: Array, axis: Array, /, *, num_newaxis: int) -> Array:
 
 
 def dyn_squeeze(x: Array, axes: Array, /, **_: object) -> Array:
-    """Return ``squeeze`` of a tensor of axes."""
+    """Return ``squeeze`` along the axes in a tensor."""
     return squeeze(x, axis=axes.reshape(-1).tolist())
 
 
