@@ -235,7 +235,7 @@ def _flatten(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
 
 
 def make_minmax(st: State, kind: str, args: Sequence[Poly]) -> Poly:
-    """Return `min` or `max` of distinct, sorted arguments."""
+    """Return the `min` or `max` of the arguments, which are sorted, each once."""
     distinct = sorted(set(args), key=lambda p: p.sort_key)
     return distinct[0] if len(distinct) == 1 else st.terms.poly(kind, *distinct)
 

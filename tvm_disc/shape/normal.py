@@ -111,7 +111,11 @@ def _norm_compound(st: State, atom: Atom) -> Poly:
 
 
 def reduce(st: State, p: Poly, skip: Poly | None = None) -> Poly:
-    """Rewrite multiples of the rules' leading monomials where the coefficients divide."""
+    """Subtract multiples of rules from a polynomial, in at most ``REWRITES`` steps.
+
+    A step rewrites a term that the leading monomial of a rule divides, if its coefficient is at
+    least as large as that of the rule. The rule ``skip`` is not used.
+    """
     if not st.rules:
         return p
     for _ in range(REWRITES):

@@ -309,7 +309,10 @@ class Poly:
             total[mono] = total.get(mono, 0) + coeff
 
     def divmod_poly(self, den: Poly) -> tuple[Poly, Poly]:
-        """Return `(q, r)` with `self == q*den + r`, dividing leading terms while this is exact."""
+        """Return `(q, r)` with `self == q*den + r`.
+
+        The terms that the leading term of `den` divides exactly are divided, in at most 64 steps.
+        """
         lead, coeff = den.terms[0]
         quotient: dict[Mono, int] = {}
         rest, done = self, ZERO
@@ -356,7 +359,8 @@ class Cond:
     ge   (p,)            p >= 0, integer content divided out
     and  (c, c, ...)
     or   (c, c, ...)
-    true, false, unknown () or (expr,)
+    not  (c,)            the negation of a condition that has no other form
+    true, false ()
     """
 
     __slots__ = ("_hash", "args", "op")

@@ -116,7 +116,10 @@ def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
 
 
 def return_type(params: Sequence[Var], ty: TVMType) -> TVMType:
-    """Return the type of the result, in which dims may use only symbols of the inputs."""
+    """Return the type of the result, in which dims may use only symbols of the inputs.
+
+    Of the shape of a tensor with other symbols, only the rank is kept.
+    """
     visible: set[Any] = set()
     for p in params:
         _bare(p.ty, visible)

@@ -143,7 +143,13 @@ class PropagateShapeConstraints:
 def propagate(
     mod: TVMModule, func: TVMFunction, solver: Solver, declared: Declared, portable: bool, name: str
 ) -> TVMFunction:
-    """Propagate shapes in one function; ``name`` is empty for the program's entry."""
+    """Propagate shapes in one function; ``name`` is empty for the program's entry.
+
+    Primitive functions, such as kernels of fused operators, are returned unchanged.
+
+    Raises:
+        Unsupported: a called function needs a guard, and ``portable`` is false.
+    """
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
     first_guard = len(solver.guards)

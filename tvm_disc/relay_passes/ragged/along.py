@@ -1,5 +1,5 @@
-"""Operators along the ragged axis whose results have this axis: reversals, prefix sums, and
-reductions of masks over the keys.
+"""Reversals and prefix sums, whose results keep the ragged axis, and reductions of masks over the
+keys.
 
 A reversal reads the rows of an item in reverse order.
 

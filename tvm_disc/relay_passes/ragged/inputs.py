@@ -37,9 +37,14 @@ class RaggedInputs:
 
     Attributes:
         params: the new parameters, offsets last.
-        dims: the ragged dims, in the order of the inputs.
+        dims: the ragged dims, in the order of ``ragged``; inputs of the same length share one.
         forms: the form of each old parameter.
         replaced: symbols that occur in no new parameter -> the equal symbol that replaces them.
+
+    Raises:
+        BadInput: a name of ``ragged`` is not an input of rank 2 or more with dynamic sizes of axes
+            0 and 1.
+        Unsupported: another axis of an input has the length of the items.
     """
 
     def __init__(self, main: TVMFunction, ragged: Mapping[str, int], out: Sequence_) -> None:

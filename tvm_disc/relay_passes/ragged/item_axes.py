@@ -24,7 +24,7 @@ class ItemAxes:
         self.symbols, self.solver = list(symbols), solver
 
     def axis(self, node: Node) -> int | None:
-        """Return the axis of items of a value, or None."""
+        """Return the axis of items of a value; None if it has none, or several."""
         found = [k for k, d in enumerate(node.shape) if self._is_items(d)]
         return found[0] if len(found) == 1 else None
 

@@ -65,7 +65,9 @@ def joined(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
 
 
 def _part(values: Values, form: Form, x: Node, dim: RaggedDim, at: tuple[int, int]) -> _Part | None:
-    """Return an operand as rows; None if the number of rows of an item is not known."""
+    """Return an operand as rows; None if it is padded, if its axes or items are others than those
+    of the result, or if the number of rows of an item is not known.
+    """
     if isinstance(form, Packed):
         if form.at != at or (form.dim.root or form.dim) is not (dim.root or dim):
             return None

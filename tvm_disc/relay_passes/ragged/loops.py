@@ -20,7 +20,8 @@ class RecurrentLoops:
 
     Attributes:
         functions: the converted loops.
-        counts: scalars that only loops read -> the dim from which they are read.
+        counts: scalars that only loops read, and the values from which they are computed -> the
+            dim whose size they contain.
     """
 
     def __init__(

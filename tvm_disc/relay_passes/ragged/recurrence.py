@@ -70,6 +70,10 @@ class Recurrence:
         forms: the forms of the arguments; an expression for a scalar that is computed from
             lengths.
         wanted: the positions of the results that the program reads.
+
+    Raises:
+        NotRagged: the loop is not a recurrent layer over a ragged input; :meth:`converted` also
+            raises it.
     """
 
     def __init__(

@@ -35,8 +35,10 @@ class _Window:
     """The rows that each element of a result reads, one per tap.
 
     Attributes:
+        form: the data.
         dim: the dim of the result.
         size: the number of taps.
+        stride: the distance between the windows of adjacent results, in elements.
         before: the padding before an item, in elements.
         apart: the dilation: the distance between adjacent taps.
     """
@@ -80,7 +82,7 @@ def convolution(values: Values, node: Node, forms: Sequence[Form]) -> Form | str
 
 
 def pooling(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
-    """Return the form of max or average pooling along the ragged axis, or why it cannot be."""
+    """Return the form of a max or average pooling of ragged data, or why it cannot be ragged."""
     [form] = forms
     if not isinstance(form, Packed) or form.at != (0, 2) or node.attrs["layout"] != "NCW":
         return "only its data may be ragged, along the axis of the window, in the layout NCW"
@@ -107,7 +109,8 @@ def pooling(values: Values, node: Node, forms: Sequence[Form]) -> Form | str:
 
 
 def _count(values: Values, node: Node, window: _Window) -> Expr:
-    """Return the divisor of average pooling: the elements of a window, or those in the item.
+    """Return the divisor of average pooling: the number of elements of a window, or of those that
+    are in the item, at least 1.
 
     ``count_include_pad`` selects which elements are counted.
     """
