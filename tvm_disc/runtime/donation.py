@@ -12,17 +12,18 @@ from tvm_disc.abi.manifest import Manifest
 from tvm_disc.runtime.arrays import as_array, as_tensor
 from tvm_disc.typing import Argument, Arguments
 
-Donated: TypeAlias = Sequence[tuple[str, int | None, str]]  # name, result, why there is none
+# Input, result that takes its memory, and the reason if there is no such result.
+Donated: TypeAlias = Sequence[tuple[str, int | None, str]]
 
 
-# A result that takes the memory of an array keeps the array, which may itself be such a result. The
-# system's stack must be large enough to release all of them.
+# A result that takes the memory of an array keeps the array, which may itself be such a result.
+# Such a chain is released recursively, so the system's stack limits its length.
 MOST_KEPT = 2000
 MOST_ADDRESSES = 1 << 16
 
 
 class Donating:
-    """A program's entry that passes donated inputs as tensor objects, which a result may be.
+    """A program's entry that passes donated inputs as tensor objects, whose memory results take.
 
     After ``MOST_KEPT`` calls on arrays at one address, the array is copied, so that the number of
     arrays that a result keeps is limited.
@@ -30,8 +31,8 @@ class Donating:
     Args:
         main: the compiled entry.
         names: the names of the inputs.
-        donated: for each donated input its name, and the result that takes its memory, if any. In
-            a special version it may be another one.
+        donated: for each donated input its name, and the result that takes its memory, if any. A
+            special version of the program may use another result.
     """
 
     def __init__(self, main: Callable[..., object], names: Sequence[str], donated: Donated) -> None:

@@ -44,7 +44,8 @@ class Codec:
         """Return the flat arguments of a call.
 
         Raises:
-            BadInput: a value does not have its declared type; the message names the input.
+            BadInput: an input is missing, unknown or given twice, or a value does not have its
+                declared type; the message names the input.
         """
         given = dict(zip(self.names, args, strict=False))
         twice = [n for n in kwargs if n in given or n not in self.names]

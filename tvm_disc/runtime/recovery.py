@@ -37,6 +37,8 @@ def recovered(
     Raises:
         BadInput, GuardFailed, DeviceError, MemoryError: the error with the names of inputs and
             dims.
+        IndexOutside, DivisionByZero: the program computed an index outside of a tensor, or
+            divided an integer by zero.
         Exception: ``error`` unchanged if neither the program nor a tensor raised it, but, for
             instance, a signal handler.
     """

@@ -50,7 +50,7 @@ def scaling_lines(manifest: Manifest) -> list[str]:
 
 def limit(kernel: Manifest, threads: int, wake_ns: float) -> str:
     """Return what limits a kernel on ``threads`` threads: too few tasks, uneven parts, or waking
-    the other threads.
+    the other threads; an empty string if none of these does.
     """
     ns, tasks = kernel["ns"], kernel["tasks"]
     if ns[-1] >= ns[0]:

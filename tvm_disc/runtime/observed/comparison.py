@@ -92,14 +92,18 @@ class Verified:
 def compared(
     reference: str, found: Sequence[Array], wanted: Sequence[Array], tolerance: float
 ) -> Comparison:
-    """Return the largest difference between results and those of a reference."""
+    """Return the largest difference between results and those of a reference.
+
+    If some differences are above their tolerances, it is the largest of these. References with
+    another number of results are not compared.
+    """
     if len(found) != len(wanted):
         return Comparison(reference, why=f"it has {len(wanted)} results, expected {len(found)}")
     worst, where, equal = 0.0, "all results", True
     for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
         size = difference(a, b)
         fits = size <= accepted(a, tolerance)
-        # A difference above its tolerance is reported before a larger one within its tolerance.
+        # A difference above its tolerance is preferred to a larger one within its tolerance.
         if (not fits, size) > (not equal, worst):
             worst, where = size, f"result {k}: {a.dtype}[{', '.join(map(str, a.shape))}]"
         equal = equal and fits
@@ -107,8 +111,8 @@ def compared(
 
 
 def accepted(array: Array, tolerance: float) -> float:
-    """Return the accepted difference for an array: ``tolerance``, or the rounding error of its
-    dtype if that is larger.
+    """Return the accepted difference for an array: 0 for integers and booleans; for floats,
+    ``tolerance``, or the rounding error of the dtype if that is larger.
     """
     if array.dtype.kind in "biu":
         return 0.0

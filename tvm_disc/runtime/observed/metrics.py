@@ -97,7 +97,7 @@ class Metrics:
 
     @property
     def seconds(self) -> float:
-        """The sum of the times of these calls."""
+        """The sum of the times of the calls so far, without calls that raise."""
         return self._seconds
 
     @property

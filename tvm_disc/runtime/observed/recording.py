@@ -51,7 +51,14 @@ class RecordedCall:
 def recorded_calls(
     observed: Observed, manifest: Manifest, path: str | Path, results: bool, limit: int
 ) -> Iterator[None]:
-    """Write the calls in this context to a file; calls that raise are not recorded."""
+    """Write the first ``limit`` calls in this context to a file, with their results if ``results``.
+
+    Calls that raise are not recorded.
+
+    Raises:
+        BadInput: an argument is not valid, or the file cannot be written.
+        Unsupported: the program was built for a GPU.
+    """
     refuse_device("record", manifest)
     path = file_path("record", path)
     boolean("results", results)
@@ -141,7 +148,7 @@ def read_calls(path: Path) -> Iterator[RecordedCall]:
     """Yield the calls of a file in order.
 
     Raises:
-        BadInput: the file does not exist, or is not a file of recorded calls.
+        BadInput: the file does not exist, is damaged, or is not a file of recorded calls.
     """
     wanted = f"{path}: expected calls that Executable.record wrote"
     try:

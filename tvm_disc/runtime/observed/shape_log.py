@@ -19,7 +19,11 @@ Observed: TypeAlias = Callable[[Entry], AbstractContextManager[None]]
 
 @contextmanager
 def shapes_of_calls(observed: Observed, names: Sequence[str], path: str | Path) -> Iterator[None]:
-    """Count the input shapes of calls in this context, and append them to a file."""
+    """Count the input shapes of calls in this context, and append them to a file.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
     path = file_path("record_shapes", path)
     try:
         path.open("a").close()  # fails before any call if the file cannot be written
