@@ -190,7 +190,10 @@ def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def slice_bounds(node: Node) -> list[tuple[int, Expr, Expr]]:
-    """Return (axis, begin, stride) of a ``strided_slice``; ``begin`` is clamped as in NumPy."""
+    """Return (axis, begin, stride) for each axis of a ``strided_slice``.
+
+    ``begin`` is clamped as in NumPy, unless the operator assumes that it is in bounds.
+    """
     axes, begin, _, strides = (*node.prims, None)[:4] if len(node.prims) == 3 else node.prims
     source = node.inputs[0]
     rank = len(source.shape)
@@ -485,7 +488,7 @@ _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 def is_below_maximum(node: Node) -> bool:
     """Return whether ``node`` is ``x - max(x)`` with the reduced axes kept.
 
-    If so, no element is positive; elements are NaN if the maximum is NaN or infinite.
+    If so, no element is positive; some elements are NaN if the maximum is NaN or infinite.
     """
     if node.op != "relax.subtract":
         return False

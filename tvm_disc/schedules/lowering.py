@@ -256,9 +256,10 @@ class Lowering:
 
     @contextmanager
     def masked(self, mask: Expr | None) -> Iterator[None]:
-        """Restrict vector loads and stores to lanes where ``mask`` holds; other lanes read 0.
+        """Restrict vector loads and stores to lanes where ``mask`` holds.
 
-        If ``mask`` is None, all lanes are active.
+        Other lanes store nothing. They read 0 if the elements are adjacent, else element 0 of the
+        buffer. If ``mask`` is None, all lanes are active.
         """
         outside, self._mask = self._mask, mask
         try:

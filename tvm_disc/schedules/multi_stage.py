@@ -116,8 +116,8 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
 def row_cuts(group: Group, solver: Solver, threads: int) -> list[Cut]:
     """Return one stage per reduction step, and a last stage for the element-wise results.
 
-    [] if each thread has more than ``ROWS_A_THREAD`` rows, if the reduced axes are not the last, or
-    if there are no element-wise results.
+    [] if each thread has more than ``ROWS_A_THREAD`` rows, if the reduced axes are not the last, if
+    there are no element-wise results, or if a result with one element per row is not a reduction.
     """
     domain = row_domain(group)
     rows = static_dim(product(domain.outer))
@@ -142,7 +142,7 @@ def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
     """Return one plan for the stages.
 
     Raises:
-        Unsupported: no template accepts a stage.
+        Unsupported: no template accepts a stage, or a stage requires a packed operand.
     """
     given = list(group.params)
     stages = []

@@ -123,7 +123,7 @@ def _checked(name: str, template: Template) -> Template:
 
 @dataclass
 class Space:
-    """All variants of a group, and the templates that refused it."""
+    """All variants of a group, and why templates or their plans are not used."""
 
     variants: list[Variant]
     refused: list[WhyNot]
@@ -131,6 +131,8 @@ class Space:
 
 def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
     """Return the variants of the first template that accepts the group, and of its competitors.
+
+    On a CPU, variants in stages and variants that call a library are added.
 
     Raises:
         Unsupported: no template accepts the group.
@@ -225,7 +227,11 @@ def _chosen_among(plans: list[Plan], part: Group, solver: Solver, machine: Machi
 
 
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
-    """Return the kernel of the first template that accepts the group."""
+    """Return the kernel of a group, which chooses among the variants of its templates.
+
+    Raises:
+        Unsupported: no template accepts the group.
+    """
     space = variant_space(group, solver, machine)
     choice = _choose(group, space.variants, solver, machine)
     notes = _notes(group, choice, space)

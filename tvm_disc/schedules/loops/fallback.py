@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 
 def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """Return a plan with one task per row of outputs (all dims but the last)."""
+    """Return a plan with one task per row of outputs (all dims but the last).
+
+    For argmax and argmin, there is one task per element.
+
+    Raises:
+        Unsupported: the group has no anchor.
+    """
     anchor = group.anchor
     if anchor is None:
         raise Unsupported(
@@ -152,7 +158,7 @@ def store_outputs(
     """Emit the stores of all outputs of a group, for the element ``index`` of ``anchor``.
 
     The element is ``value``, and its row-major offset ``flat``. Outputs are computed from the
-    anchor by views, permutations and element-wise operators (see :func:`epilogue_index`).
+    anchor by the operators that :func:`epilogue_index` names.
     """
     low = body.low
     low.bind_reader(anchor, lambda at: value)
@@ -190,7 +196,8 @@ def epilogue_index(
     """Return the index in ``node`` of the anchor's element ``index``.
 
     Follows the chain of consumers from the anchor: views keep the flat offset, permutations permute
-    the index, element-wise operators keep it.
+    the index, slices of columns shift it, packing of ragged items joins its first two parts, and
+    element-wise operators keep it.
     """
     at = list(index)
     for step in _chain(group, node):

@@ -35,7 +35,8 @@ class JoinedRuns:
     def of(group: Group, domain: Sequence[object], solver: Solver) -> JoinedRuns | None:
         """Return the concatenations of a group.
 
-        None if they differ in sizes, or if an operator that is not element-wise reads one.
+        None if there are none, if they have more than ``MOST_RUNS`` operands or differ in sizes, if
+        an output has another shape, or if an operator that is not element-wise reads one.
         """
         nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
         if not nodes or len(nodes[0].inputs) > MOST_RUNS:
@@ -57,12 +58,12 @@ class JoinedRuns:
 
     @property
     def count(self) -> int:
-        """Return the number of runs of a row."""
+        """The number of runs of a row."""
         return len(self.nodes[0].inputs)
 
     @property
     def suffix(self) -> Expr:
-        """Return the product of the dims after the axis; runs begin at multiples of this number."""
+        """The product of the dims after the axis; runs begin at multiples of this number."""
         return product(self.nodes[0].shape[self.axis + 1 :])
 
     def sizes(self) -> list[Expr]:

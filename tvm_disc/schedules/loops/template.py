@@ -447,7 +447,10 @@ class _Loop:
     # -- choice of the split -------------------------------------------------------------------
 
     def _best_split(self) -> int:
-        """Return the fewest outer dims for which the inner loop has no division."""
+        """Return the fewest outer dims for which the inner loop has no division.
+
+        If there is always a division, all dims but the last are outer.
+        """
         rank = len(self.domain)
         for split in range(max(rank, 1)):
             self.split = split
