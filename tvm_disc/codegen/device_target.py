@@ -134,7 +134,7 @@ def refuse_on_device(program: Program) -> None:
     """Refuse a program whose values a GPU cannot hold.
 
     Raises:
-        Unsupported: the program has values of data types, closures, or loops over tensors.
+        Unsupported: the program has values of algebraic data types, or closures.
     """
     if program.functions or program.boxed:
         raise Unsupported(

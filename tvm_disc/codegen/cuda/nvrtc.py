@@ -32,7 +32,7 @@ def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
     """Return machine code for each architecture, and PTX of the first architecture for newer GPUs.
 
     Raises:
-        Unsupported: NVRTC is not installed, or does not know an architecture.
+        Unsupported: NVRTC is not installed, does not know an architecture, or rejects the source.
     """
     library = _library()
     known = _known(library)
@@ -55,7 +55,11 @@ def is_there() -> bool:
 
 
 def compile_for(source: str, architecture: str) -> bytes:
-    """Return machine code for ``sm_N``, or PTX for ``compute_N``."""
+    """Return machine code for ``sm_N``, or PTX for ``compute_N``.
+
+    Raises:
+        Unsupported: NVRTC is not installed, or rejects the source or the architecture.
+    """
     return _compiled(_library(), source, architecture)
 
 

@@ -59,6 +59,7 @@ class Emission:
 
     Attributes:
         offsets: byte offsets of the constants from the address ``constants``.
+        kernel_numbers: numbers of the kernels in records of timed calls, by name.
         inputs: addresses of the inputs' elements.
         outputs: addresses of the outputs that are allocated so far, by position.
         null: pointer passed to kernels that need no scratch memory.

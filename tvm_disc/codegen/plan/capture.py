@@ -23,7 +23,7 @@ IN_LOOP = ", in each step"
 
 
 def keep_graphs(program: Program, most: int) -> None:
-    """Enable CUDA graphs for a program, or record why they are impossible."""
+    """Let a program keep up to ``most`` CUDA graphs, or record why it cannot have any."""
     steps = program.region.instructions
     for k, step in enumerate(steps):
         if reason := _reason(step, steps[k:]):

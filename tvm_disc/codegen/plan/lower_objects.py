@@ -215,7 +215,11 @@ class ObjectLowerer:
         return self._invoke(self.host_function(call.op), call.args, var.ty)
 
     def host_function(self, gv: GlobalVar) -> HostFunction:
-        """Return the host function of a global variable; its body is lowered later."""
+        """Return the host function of a global variable; its body is lowered later.
+
+        Raises:
+            Unsupported: the function has too many arguments or results.
+        """
         if gv not in self.host_functions:
             func = self.functions[gv]
             params = [Box(str(p.name)) for p in func.params]

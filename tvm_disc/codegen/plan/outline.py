@@ -47,7 +47,8 @@ def outline(program: Program) -> list[dict[str, object]]:
     ``function`` is the name of the function that contains the call. ``reads`` has an entry per
     operand: the index of the call that computed it, the name of an input, "constant", or "earlier"
     for other values. ``bytes`` is a formula over dims for the bytes that the call must read and
-    write; each operand counts once.
+    write, or "?" if they depend on run-time values. Each operand counts once; but rows that are
+    copied into a buffer count twice, and the buffer does not count.
     """
     calls: list[dict[str, Any]] = []
     moved = cache(_moved)
@@ -58,7 +59,8 @@ def outline(program: Program) -> list[dict[str, object]]:
 
 
 def memory_outline(program: Program) -> dict[str, object] | None:
-    """Return the slots in the workspace of ``main``; None if sizes depend on run-time values.
+    """Return the slots in the workspace of ``main``; None if sizes depend on run-time values, or if
+    no kernel or copy writes a slot.
 
     The entry of a slot has the call that writes it, the first and last call that access it, its
     size, and the slots directly below it. Workspaces of loops and branches are omitted.

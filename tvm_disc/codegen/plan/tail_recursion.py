@@ -94,7 +94,7 @@ def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[
 
 
 def only_repacks(binding: Binding) -> bool:
-    """Return whether a binding only takes a tuple apart or constructs one."""
+    """Return whether a binding only takes a tuple apart, constructs one, or renames a value."""
     if isinstance(binding, relax.MatchCast):
         return True
     kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
