@@ -74,7 +74,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The operator and its source position, or its name and shape without a position."""
+        """The operator and its source position; if this is unknown, its name and shape."""
         op = self.op.removeprefix("relax.")
         span = None if self.var is None else self.var.span
         name = "" if self.name in (op, op.replace(".", "_"), self.op) else self.name

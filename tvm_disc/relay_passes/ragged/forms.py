@@ -125,7 +125,7 @@ class RaggedDims:
         return [d for d in roots if any(d.size.same_as(s) for s in symbols)]
 
     def of(self, size: Expr) -> RaggedDim | None:
-        """Return the dim that has this largest length."""
+        """Return the dim that has this largest length, or None."""
         return next((d for d in self.dims if self.solver.known_eq(size, d.size)), None)
 
     def axes_of(self, shape: Sequence[Expr]) -> list[int]:

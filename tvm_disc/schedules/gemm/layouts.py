@@ -79,7 +79,7 @@ def panel_count(n: int, n_r: int, lanes: int, even: bool = True) -> int:
 
 
 def _split(matrix: Array, n_r: int, lanes: int, even: bool) -> Iterator[tuple[int, Array]]:
-    """Yield number and columns of each panel; the last axis of ``matrix`` are the columns."""
+    """Yield number and columns of each panel; columns are along the last axis of ``matrix``."""
     for panel, ends in enumerate(pairwise(panel_starts(matrix.shape[-1], n_r, lanes, even))):
         yield panel, matrix[..., slice(*ends)]
 

@@ -207,7 +207,10 @@ class _Rows:
         return loads + len(self.work.as_large(self.group.outputs, self.solver))
 
     def most_across(self) -> int:
-        """Return the longest row for one row per lane: at most one vector along the row."""
+        """Return the largest length of rows for the plan in which each lane computes one.
+
+        It is at most the number of lanes.
+        """
         lanes = self.work.lanes
         return min([lanes, *(most_across(lanes, n) for n in self.work.sched.kept)])
 

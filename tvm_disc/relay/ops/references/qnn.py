@@ -306,21 +306,21 @@ def _moved(
 
 
 def add(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """Return the sum with the given scale and zero point."""
+    """Return the sum; ``params`` are scale and zero point of ``a``, ``b`` and the result."""
     left = _moved(a, lhs_axis, *params[:2], *params[4:])
     right = _moved(b, rhs_axis, *params[2:4], *params[4:])
     return clamp(left + right - params[5], a.dtype.name)
 
 
 def subtract(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """Return the difference with the given scale and zero point."""
+    """Return the difference; ``params`` are scale and zero point of ``a``, ``b`` and the result."""
     left = _moved(a, lhs_axis, *params[:2], *params[4:])
     right = _moved(b, rhs_axis, *params[2:4], *params[4:])
     return clamp(left - right + params[5], a.dtype.name)
 
 
 def mul(a: Array, b: Array, *params: Array, lhs_axis: int, rhs_axis: int) -> Array:
-    """Return the product with the given scale and zero point."""
+    """Return the product; ``params`` are scale and zero point of ``a``, ``b`` and the result."""
     product = _less(a, params[1], lhs_axis) * _less(b, params[3], rhs_axis)
     scale, zero = np.asarray(params[0] * params[2]), np.zeros((), "int32")
     return requantize(product, scale, zero, *params[4:], axis=lhs_axis, out_dtype=a.dtype.name)
