@@ -111,6 +111,8 @@ class Body:
     """The function body that a template fills in.
 
     Attributes:
+        buffers: the memory of each parameter.
+        lo, hi: the range ``[lo, hi)`` of tasks that a call runs.
         algorithm: the number of the algorithm that the body runs: a literal or a parameter.
         algorithms: all values that ``algorithm`` may have.
         thread: on a device, if a thread block shares a task, the index of this thread in its block.

@@ -170,7 +170,8 @@ def _columns(width: int | None) -> int:
 class _Lines:
     """The rows of taps of one row of outputs that are inside the input.
 
-    ``first`` is the first input row of the window along each dim but the last. ``begin`` and
+    ``row`` is the number of the row of outputs, and ``lead`` its index in the dims before the last
+    two. ``first`` is the first input row of the window along each dim but the last. ``begin`` and
     ``count`` are the taps along these dims that are inside. ``block`` is the block of channels.
     """
 

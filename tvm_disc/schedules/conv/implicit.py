@@ -100,7 +100,7 @@ class ConvView:
         return low.at(weight, [channel, *low.space.split(k, weight.shape[1:])])
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        """Return element (k, j) of the im2col matrix of image ``g``."""
+        """Return element (k, j) of the im2col matrix of batch item ``g``, an image and group."""
         data, weight = self.node.inputs
         rank = len(data.shape) - 2
         channel, *taps = low.space.split(k, weight.shape[1:])

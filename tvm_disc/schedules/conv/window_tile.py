@@ -122,7 +122,10 @@ def literal_taps(node: Node) -> list[int] | None:
 
 @dataclass(frozen=True)
 class _Column:
-    """A vector of outputs: its first output, and for each tap its first input and its masks."""
+    """A vector of outputs: its first output, and for each tap its first input and its masks.
+
+    ``keep`` is the mask of the lanes that are outputs.
+    """
 
     start: Expr
     first: list[Expr]

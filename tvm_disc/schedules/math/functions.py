@@ -8,17 +8,18 @@ under nested ``Let``, without branches or calls. A serial loop over them is auto
     B[i] = functions.exp(A[i])          # or functions.MATH["exp"]
 
 Types: ``float32`` and ``float32xN`` are computed by this package. ``float16`` and ``bfloat16`` are
-computed in float32. For ``float64``, exp, log, sigmoid and tanh are computed by this package, too;
-other functions call libm per element, with the accuracy of libm. Other types raise
+computed in float32. For ``float64``, exp, log, sigmoid, silu and tanh are computed by this package,
+too, and the square root is an instruction; other functions call libm per element, with the accuracy
+of libm. The limits that the functions state are those of float32. Other types raise
 ``TypeMismatch``.
 
 Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last place
 of the exact result, over all finite arguments, including denormal arguments and results. Special
 values follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``.
 ``sigmoid``, ``silu``, ``gelu_erf`` follow their formulas, so ``silu(-inf)`` and ``gelu_erf(-inf)``,
-which are ``-inf * 0``, are NaN. ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
-NaN for other arguments, because a branch-free reduction for all floats would slow down common
-arguments.
+which are ``-inf * 0``, are NaN. For float32, ``sin``, ``cos``, ``tan`` are defined for ``|x| <
+2^29`` and give NaN for other arguments, because a branch-free reduction for all floats would slow
+down common arguments.
 
 Rounding is not specified to the last bit: a target with fma rounds differently from one without.
 ``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on plain
@@ -212,17 +213,17 @@ def rsqrt(x: Expr) -> Expr:
 
 
 def sin(x: Expr) -> Expr:
-    """Return the sine for |x| < 2^29, else NaN."""
+    """Return the sine; in float32 NaN for |x| >= 2^29."""
     return _apply("sin", x, _t.sin, tirx.sin)
 
 
 def cos(x: Expr) -> Expr:
-    """Return the cosine for |x| < 2^29, else NaN."""
+    """Return the cosine; in float32 NaN for |x| >= 2^29."""
     return _apply("cos", x, _t.cos, tirx.cos)
 
 
 def tan(x: Expr) -> Expr:
-    """Return the tangent for |x| < 2^29, else NaN."""
+    """Return the tangent; in float32 NaN for |x| >= 2^29."""
     return _apply("tan", x, _t.tan, libm("tan"))
 
 

@@ -1,7 +1,8 @@
-"""Exponential functions for vectors without mask registers, with a fused multiply-add (AVX2).
+"""Exponential functions with a fused multiply-add, written for AVX2.
 
-AVX-512 scales with one instruction and selects with masks. AVX2 has only 16 registers, and a select
-takes two operations (compare, blend), so the code in this module contains almost no selects:
+AVX2 has only 16 registers, and a select takes two operations (compare, blend), so the code in this
+module contains almost no selects. AVX-512 scales with one instruction and selects with masks; for
+it, ``exp`` and ``erf`` have other code (``exponential.py``).
 
     s = x*log2(e) + magic       the low bits of s hold the integer n nearest to the product
     n = s - magic               the low bits of magic are the bias of an exponent

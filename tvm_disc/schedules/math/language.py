@@ -4,7 +4,7 @@ A :class:`ScalarBody` binds intermediate values (``tirx.Let``), so that each exp
 once. A :class:`Format` describes the bit layout of a floating-point type. A function body reads as
 straight-line code::
 
-    b = Body(x)                      # f32, or f32xN when x is a vector
+    b = ScalarBody(x)                # f32, or f32xN if x is a vector
     f = b.let("f", b.x - b.c(1.0))
     return b.done(b.fma(f, f, b.x))  # Let(x, .., Let(f, .., fma(f, f, x)))
 

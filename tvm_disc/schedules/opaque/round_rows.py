@@ -10,7 +10,7 @@ from tvm_disc.tir.index import product
 
 
 def plan_round_rows(node: Node) -> Plan:
-    """Return a plan for ``[..., K]`` with a static K; the result has the same shape."""
+    """Return a plan that rounds ``[..., K]`` with a static K; the result has the same shape."""
     rows = node.inputs[0]
     *lead, last = rows.shape
     size, block = static_dim(last), int(node.attrs["block"])

@@ -47,7 +47,11 @@ class _Box:
         return self.block.bind(name, value)
 
     def emit(self, t: Expr) -> None:
-        """Emit a box and its score; boxes below the least size are enlarged and score -1."""
+        """Emit a box and its score.
+
+        Boxes below the least size are enlarged and score -1; boxes of pixels outside of the image
+        score -1.
+        """
         low, block, attrs = self.low, self.block, self.node.attrs
         scores, _, info, _ = self.node.inputs
         count = i64(self.node.inputs[3].shape[0])

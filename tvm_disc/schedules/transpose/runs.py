@@ -51,8 +51,8 @@ def fill_lines(kinds: Iterable[str]) -> bool:
 
 
 def tile_side(work: TransposeWork, lanes: int) -> int:
-    """Return the elements of a tile's side: a register of ``lanes`` lanes, or a cache line if
-    longer.
+    """Return the elements of a tile's side: a register of ``lanes`` lanes, or, if all elements have
+    32 bits, a cache line if that is longer.
     """
     return max(lanes, LINE_BYTES // 4) if fill_lines(moved_kinds(work)) else lanes
 
@@ -61,7 +61,7 @@ class TileRuns:
     """Emits tiles of whole registers, in runs along the operand's rows or the result's.
 
     Runs follow the result's rows if these are longer and the machine's ``run_tiles`` is set. A
-    tile is as wide as a cache line, or as a register if that is wider.
+    tile is as wide as a register; tiles of 32-bit elements are at least as wide as a cache line.
 
     If all rows of the result begin at the same offset in a cache line, tiles are aligned to lines,
     and the first tile would begin before the row. Tiles are aligned to lines of the operand under
