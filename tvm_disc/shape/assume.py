@@ -515,7 +515,10 @@ def _factors_at_least_one(st: State, p: Poly) -> None:
 
 
 def _saturate(st: State, syms: frozenset[Atom]) -> None:
-    """Cancel factors that are now known to be nonzero in equalities and inequalities."""
+    """Use what is now known about ``syms`` in the facts that mention them.
+
+    Factors that are nonzero are cancelled, disjunctions are normalized, and ranges are propagated.
+    """
     st.steps += 1
     if st.budget.left <= 0:
         return

@@ -27,6 +27,7 @@ def declare_facts(
     Raises:
         ParseError: a text is not a constraint, or names an unknown dim.
         ShapeConflict: a constraint can never hold.
+        BadInput: an argument has another type.
     """
     if not isinstance(solver, Solver):
         raise BadInput(f"declare_facts: expected a Solver, found {shown(solver)}")

@@ -55,7 +55,10 @@ class Described(Protocol):
 def blame(
     facts: Sequence[Fact], syms: frozenset[Atom], suffices: Callable[[Sequence[Fact]], bool]
 ) -> list[Fact]:
-    """Return a minimal sufficient subset of `facts`: remove halves, then quarters, and so on."""
+    """Return a minimal sufficient subset of `facts`: remove halves, then quarters, and so on.
+
+    If all facts that are connected to ``syms`` do not suffice, these are returned.
+    """
     kept = connected(facts, syms)
     if not suffices(kept):
         return kept
@@ -100,7 +103,7 @@ def reasons(
     answer: bool | None,
     replay: Callable[[Sequence[Fact]], State],
 ) -> list[str]:
-    """Return the facts that imply `answer`, then the laws of the proof."""
+    """Return the facts that imply `answer`, then the laws of the proof; [] without an answer."""
     if answer is None:
         return []
 

@@ -13,7 +13,7 @@ from .terms import Atom, Cond
 class Fact:
     """A statement that is known to hold.
 
-    kind     eq | range | divides | ne | le | any | same_elements | likely
+    kind     eq | range | ne | le | any | all | same_elements | likely
     text     the statement as printed
     reason   its origin: an operator's definition, the user, a guard
     """

@@ -33,6 +33,7 @@ class Atom:
     max    (p, q, ...)           sorted
     sel    (cond, p, q)          p if cond holds, else q
     tdiv   (num, den)            division that truncates towards zero
+    rem    (num, den)            num % den, only in expressions that are written
     opaque (text, address, s...) any other expression, equal only to itself; it reads symbols s...
     """
 
