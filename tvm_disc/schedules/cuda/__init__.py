@@ -14,7 +14,10 @@ extremes   argmax and argmin: a thread or a block per element
 rows       reductions and element-wise work over rows: a thread, a block, or blocks per row;
            several warps for 32 adjacent columns
 product    plans of matmuls and convolutions: tile sizes, and how operands are copied
+tiling     plans of tiles: which copies are vectors, and the facts that they require
 tile       code of a tile: slices in shared memory, sums in registers
+task       a task of a tiled matmul: its place in the result, and the stores of its sums
+tensor     tiles of matmuls on tensor cores
 views      operands of tiles: matmuls, and convolutions as implicit GEMMs
 window     pooling and depthwise convolutions: a strip of pixels per thread
 transpose  permutations that move the last axis: tiles in shared memory

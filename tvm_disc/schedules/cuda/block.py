@@ -15,7 +15,11 @@ class DeviceBlock(Block):
     """A :class:`Block` whose arrays are thread-local."""
 
     def alloc(self, name: str, elems: int, dtype: str) -> Buffer:
-        """Allocate a small thread-local array; with constant indices, it is kept in registers."""
+        """Allocate a small thread-local array; with constant indices, it is kept in registers.
+
+        Raises:
+            ValueError: the array is larger than ``STACK_LIMIT_BYTES``.
+        """
         size_bytes = elems * max(1, tvm.DataType(dtype).bits // 8)
         if size_bytes > STACK_LIMIT_BYTES:
             raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")

@@ -39,7 +39,8 @@ from tvm_disc.typing import UNSET, Buffer, Expr
 Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
 
 # (record, number of the function, blocks, threads, arguments, number of arguments). The record of a
-# call contains the address of the program's state, and whether an error occurred.
+# call contains the address of the program's state, and whether an error occurred. The upper 32 bits
+# of ``threads`` are the bytes of dynamic shared memory.
 LAUNCH = GlobalVar("tvm_disc_launch_kernel")
 MOST_BLOCKS = 1 << 20
 # Number of launched blocks relative to the number that the device runs at once. If there are more

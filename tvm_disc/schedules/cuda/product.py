@@ -36,7 +36,10 @@ TILES = (
 
 
 def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Return plans with tiles in shared memory, and contraction plans for small results."""
+    """Return contraction plans for small results, and plans with tiles.
+
+    The tiles are computed on tensor cores if this is possible, otherwise from shared memory.
+    """
     node = group.anchor
     if node is None or node.cls is not OpClass.DOT:
         return WhyNot("product", "it requires a matrix product: the kernel has none")
