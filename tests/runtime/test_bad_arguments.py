@@ -99,7 +99,7 @@ CALLS = [
         {},
         "'x': expected a tensor, found memoryview; convert it with numpy.asarray",
     ),
-    ((b"abc",), {}, "'x': expected a tensor, found bytes"),
+    ((b"abc",), {}, "'x': expected a tensor, found bytes; convert it with numpy.frombuffer"),
     ((array.array("f", [1.0]),), {}, "'x': expected a tensor, found array"),
     (([[1, 2], [3]],), {}, r"'x': expected float32 numbers in lists of equal lengths, found list"),
     ((["a"],), {}, r"'x': expected float32 numbers .* found list \['a'\]"),

@@ -157,8 +157,8 @@ def test_a_log_of_shapes_is_tuned_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"y": [1]}, "there is no dim 'y'; the dims are x.0, x_0"),
-        ({"x.0": [0]}, "x.0: expected values of at least 1"),
+        ({"y": [1]}, "there is no dim 'y'; dynamic dims: x.0, x_0"),
+        ({"x.0": [0]}, "x.0: expected a list of integers of at least 1"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(tmp_path: Path, shapes: Any, message: str) -> None:
@@ -169,7 +169,7 @@ def test_shapes_that_do_not_fit_are_refused(tmp_path: Path, shapes: Any, message
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("hello\n")
-    with pytest.raises(BadInput, match="expected shapes, one JSON object per line"):
+    with pytest.raises(BadInput, match="expected recorded shapes, one JSON object a line"):
         tuned(tmp_path / "r.jsonl", shapes=log)
 
 
@@ -179,7 +179,9 @@ def test_records_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_weights_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="expected 2 weights, found 1"):
+    with pytest.raises(
+        BadInput, match="expected a list of 2 numbers, one for each value of .*, found 1"
+    ):
         tuned(tmp_path / "r", shapes={"x_0": [1, 2]}, weights={"x_0": [1.0]})
 
 

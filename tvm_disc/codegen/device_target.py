@@ -102,7 +102,8 @@ def _options(target: Target) -> dict[str, object]:
         key, _, text = word.lstrip("-").partition("=")
         if key not in ("arch", "host"):
             raise Unsupported(
-                f"target: unknown option {word!r} of cuda; expected -arch=sm_80,sm_90"
+                f"target: unknown option {word!r} of cuda; expected -arch=, such as "
+                "-arch=sm_80,sm_90, or -host="
             )
         found[key] = text
     return found

@@ -120,8 +120,11 @@ def prepared(name: str, dtype: str, value: Any) -> object:
     if issubclass(kind, np.ndarray):
         return _compact(where, dtype, value)
     if not is_tensor(value):
-        has_buffer = hasattr(kind, "__array__") or issubclass(kind, bytes | bytearray | memoryview)
-        hint = "; convert it with numpy.asarray" if has_buffer else ""
+        hint = ""
+        if issubclass(kind, bytes | bytearray):
+            hint = "; convert it with numpy.frombuffer"
+        elif hasattr(kind, "__array__") or issubclass(kind, memoryview):
+            hint = "; convert it with numpy.asarray"
         raise BadInput(f"{where}: expected a tensor, found {kind.__name__}{hint}")
     if hasattr(kind, "contiguous") and hasattr(kind, "detach"):
         value = _dense(where, value)

@@ -11,7 +11,7 @@ import numpy as np
 import tvm_ffi
 from tvm import tirx
 
-from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr, Var
@@ -31,15 +31,16 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
     """
     if not isinstance(shapes, Mapping | str | Path | None):
         raise BadInput(
-            f"shapes: expected a mapping from dims to values or the path of a log, found {shapes!r}"
+            f"shapes: expected a mapping from dims to values or the path of a log, found "
+            f"{shown(shapes)}"
         )
     if not isinstance(weights, Mapping | None):
-        raise BadInput(f"weights: expected a mapping from dims to weights, found {weights!r}")
+        raise BadInput(f"weights: expected a mapping from dims to weights, found {shown(weights)}")
     if not isinstance(points, int) or isinstance(points, bool) or points < 1:
-        raise BadInput(f"points: expected an integer of at least 1, found {points!r}")
+        raise BadInput(f"points: expected an integer of at least 1, found {shown(points)}")
     seconds = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)
     if budget_s is not None and not (seconds and float(budget_s) >= 0):  # type: ignore[arg-type]
-        raise BadInput(f"budget_s: expected seconds, found {budget_s!r}")
+        raise BadInput(f"budget_s: expected seconds, at least 0, found {shown(budget_s)}")
 
 
 def program_points(
@@ -84,11 +85,13 @@ def _choices(
     found: dict[Any, list[int]] = {}
     for name, given in shapes.items():
         if name not in names:
-            known = ", ".join(sorted(names))
-            raise BadInput(f"shapes: there is no dim {name!r}; the dims are {known}")
+            known = ", ".join(sorted(names)) or "none"
+            raise BadInput(f"shapes: there is no dim {name!r}; dynamic dims: {known}")
         chosen = sorted(set(given)) if _sizes(given) else []
         if not chosen or chosen[0] < 1:
-            raise BadInput(f"shapes: {name}: expected values of at least 1, found {given}")
+            raise BadInput(
+                f"shapes: {name}: expected a list of integers of at least 1, found {shown(given)}"
+            )
         found[names[name]] = chosen
     for symbol in symbols:
         if symbol not in found:
@@ -137,17 +140,22 @@ def _check_weights(values: Mapping[Var, list[int]], weights: Mapping[str, Sequen
     counts = {str(s.name): len(options) for s, options in values.items()}
     for name, odds in weights.items():
         if name not in counts:
-            known = ", ".join(sorted(counts))
-            raise BadInput(f"weights: there is no dim {name!r}; the dims are {known}")
+            known = ", ".join(sorted(counts)) or "none"
+            raise BadInput(f"weights: there is no dim {name!r}; dynamic dims: {known}")
         try:
             numbers = np.asarray(odds, np.float64)
         except (TypeError, ValueError):
             numbers = np.asarray(np.nan)
         if numbers.ndim != 1 or len(numbers) != counts[name]:
-            found = len(numbers) if numbers.ndim == 1 else repr(odds)[:80]
-            raise BadInput(f"weights: {name}: expected {counts[name]} weights, found {found}")
+            raise BadInput(
+                f"weights: {name}: expected a list of {counts[name]} numbers, one for each value "
+                f"of {name}, found {len(numbers) if numbers.ndim == 1 else shown(odds)}"
+            )
         if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.sum() > 0):
-            raise BadInput(f"weights: {name}: expected weights of at least 0, found {odds}")
+            raise BadInput(
+                f"weights: {name}: expected finite numbers of at least 0 and a sum above 0, found "
+                f"{shown(odds)}"
+            )
 
 
 def _draw(
@@ -191,6 +199,12 @@ def _holds(cond: Expr, point: Mapping[Var, int]) -> bool:
         return True  # the condition uses dims that are bound later
 
 
+def _sizes_text(rank: int) -> str:
+    if rank == 0:
+        return "[], the shape of a scalar"
+    return f"{rank} {'size' if rank == 1 else 'sizes'} of at least 0"
+
+
 def _from_log(
     path: Path, inputs: Inputs, symbols: Sequence[object], count: int
 ) -> list[dict[object, int]]:
@@ -199,7 +213,8 @@ def _from_log(
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError) as error:
-        raise BadInput(f"shapes: {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"shapes: {path}: cannot be read: {reason}") from None
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
@@ -210,12 +225,15 @@ def _from_log(
         for name, dims, _ in inputs:
             found: Any = shapes.get(name)
             if not _sizes(found) or len(found) != len(dims):
-                expected = ", ".join(n for n, _, _ in inputs)
-                raise BadInput(f"{path}:{number}: expected the shapes of {expected}")
+                shape = shown(found) if name in shapes else "no shape"
+                raise BadInput(
+                    f"{path}:{number}: input '{name}': expected {_sizes_text(len(dims))}, found "
+                    f"{shape}; was the log recorded with another program?"
+                )
             point.update({d: int(v) for d, v in zip(dims, found, strict=True) if d in symbols})
         key = tuple(point[s] for s in symbols)
         seen[key] = seen.get(key, 0) + calls
     if not seen:
-        raise BadInput(f"{path}: expected shapes, one JSON object per line, found none")
+        raise BadInput(f"{path}: expected recorded shapes, one JSON object a line, found none")
     ranked = sorted(seen, key=lambda k: (-seen[k], k))
     return [dict(zip(symbols, k, strict=True)) for k in ranked[:count]]

@@ -69,12 +69,20 @@ class Instance:
         """Return zeros for an input that was not set, as Relay's executor does.
 
         Raises:
-            BadInput: the shape of the input is dynamic.
+            BadInput: the shape of the input is dynamic, or its type is a data type.
         """
-        dims, dtype = self.rows.get(name, (("?",), "a data type"))
+        if name not in self.rows:
+            raise BadInput(
+                f"input '{name}' is not set; an input of a data type has no default: call "
+                "set_input first"
+            )
+        dims, dtype = self.rows[name]
         if not all(d.isdecimal() for d in dims):
             shape = ", ".join(dims)
-            raise BadInput(f"input '{name}', {dtype}[{shape}], is not set; call set_input first")
+            raise BadInput(
+                f"input '{name}', {dtype}[{shape}], is not set; only inputs of static shape "
+                "default to zeros: call set_input first"
+            )
         found = np.zeros(tuple(map(int, dims)), numpy_dtype(dtype))
         return self.inputs.setdefault(name, found)
 

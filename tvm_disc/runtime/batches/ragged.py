@@ -212,8 +212,11 @@ def _packed(
     else:
         arrays = [_array(where, k, x, dtype) for k, x in enumerate(items)]
     for k, array in enumerate(arrays):
-        wanted = tuple(arrays[0].shape[1:])
-        if len(array.shape) == 0 or tuple(array.shape[1:]) != wanted:
+        if len(array.shape) == 0:
+            raise BadInput(
+                f"{where}: expected items of at least one axis, item {k} is a scalar tensor"
+            )
+        if tuple(array.shape[1:]) != tuple(arrays[0].shape[1:]):
             raise BadInput(
                 f"{where}: expected items that differ in axis 0 only; item {k} has the shape "
                 f"{list(array.shape)}, item 0 {list(arrays[0].shape)}"
