@@ -260,10 +260,10 @@ def test_refuses_wrong_inputs_by_name(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--random", "x"], "expected NAME=2x7 or NAME=2x7:DTYPE, found 'x'"),
-        (["--random", "x=2by4"], "expected NAME=2x7 or NAME=2x7:DTYPE, found 'x=2by4'"),
+        (["--random", "x"], "--random: expected NAME=2x7 or NAME=2x7:DTYPE, found 'x'"),
+        (["--random", "x=2by4"], "--random: expected NAME=2x7 or NAME=2x7:DTYPE, found 'x=2by4'"),
         (["--random", "x=2x4:float33"], "expected a dtype such as float32 or int64"),
-        (["--input", "x.npy"], "expected NAME=FILE.npy, found 'x.npy'"),
+        (["--input", "x.npy"], "--input: expected NAME=FILE.npy, found 'x.npy'"),
         (["--target", "llvm"], "--target has no effect on"),
         (["--no-fuse"], "--no-fuse has no effect on"),
     ],
@@ -310,9 +310,9 @@ def test_refuses_bad_options(model: str, capsys: Capture, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("remote", "message"),
     [
-        ("127.0.0.1:1/gpu", "no 2 machines of key 'gpu' at tracker 127.0.0.1:1: "),
-        ("127.0.0.1/gpu", "remote: expected HOST:PORT/KEY, found '127.0.0.1/gpu'"),
-        ("127.0.0.1:9190", "remote: expected HOST:PORT/KEY, found '127.0.0.1:9190'"),
+        ("127.0.0.1:1/gpu", "remote: expected 2 machines of key 'gpu' at tracker 127.0.0.1:1: "),
+        ("127.0.0.1/gpu", "--remote: expected HOST:PORT/KEY, found '127.0.0.1/gpu'"),
+        ("127.0.0.1:9190", "--remote: expected HOST:PORT/KEY, found '127.0.0.1:9190'"),
     ],
     ids=["nobody", "no port", "no key"],
 )

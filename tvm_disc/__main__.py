@@ -142,13 +142,17 @@ def _cache(args: argparse.Namespace) -> None:
         removed = store.prune(0 if args.clear else args.limit)
     entries = list(store.entries())
     size = sum(entry.size for entry in entries)
-    print(f"{store.folder}: {len(entries)} entries, {size / 1e6:.1f} MB, {removed} removed")
+    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    print(f"{store.folder}: {count}, {size / 1e6:.1f} MB, {removed} removed")
 
 
 def _bytes(text: str) -> int:
-    if (value := float(text)) < 0:
-        raise argparse.ArgumentTypeError(f"expected MB, at least 0, found {text}")
-    return int(value * 1e6)
+    try:
+        if (value := float(text)) >= 0:
+            return int(value * 1e6)
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"expected a number of MB, at least 0, found {text!r}")
 
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
@@ -221,10 +225,12 @@ def _input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {value}")
-    return value
+    try:
+        if (value := int(text)) >= 1:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected an integer of at least 1, found {text!r}")
 
 
 # --- commands --------------------------------------------------------------------------------
@@ -237,7 +243,7 @@ def _build(args: argparse.Namespace) -> None:
     exe.save(args.output)
     seconds = time.perf_counter() - start
     inputs = ", ".join(f"{name}: {dtype}[{', '.join(dims)}]" for name, dims, dtype in exe.signature)
-    print(f"{args.output}: ({inputs}), {len(exe.kernels)} kernels, {seconds:.1f} s")
+    print(f"{args.output}: ({inputs}), {counted(len(exe.kernels), 'kernel')}, {seconds:.1f} s")
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -253,12 +259,12 @@ def _run(args: argparse.Namespace) -> None:
     if args.repeat is not None:
         seconds = [_seconds(exe, inputs) for _ in range(args.repeat)]
         median, best = statistics.median(seconds) * 1e3, min(seconds) * 1e3
-        print(f"time: median {median:.3f} ms, best {best:.3f} ms, {args.repeat} calls")
+        print(f"time: median {median:.3f} ms, best {best:.3f} ms, {counted(args.repeat, 'call')}")
 
 
 def _explain(args: argparse.Namespace) -> None:
     exe = _load(args)
-    shapes = {name: shape for name, (shape, _) in _specs(args.shape).items()}
+    shapes = {name: shape for name, (shape, _) in _specs("--shape", args.shape).items()}
     dims = _sizes(args.dims)
     if args.html is not None:
         exe.explain_html(args.html, dims=dims, profile=args.profile)
@@ -294,7 +300,7 @@ def _remote(text: str, machines: int) -> object:
     place, _, key = text.partition("/")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not key:
-        raise BadInput(f"remote: expected HOST:PORT/KEY, found {text!r}")
+        raise BadInput(f"--remote: expected HOST:PORT/KEY, found {text!r}")
     return Remote(host, int(port), key, machines)
 
 
@@ -302,9 +308,9 @@ def _sizes(text: str | None) -> dict[str, int] | None:
     """Parse ``"b=2,s=7"`` to ``{"b": 2, "s": 7}``."""
     if text is None:
         return None
-    pairs = [_pair(item, "NAME=SIZE,...") for item in text.split(",")]
+    pairs = [_pair(item, "NAME=SIZE,...", "--dims: ") for item in text.split(",")]
     if wrong := [f"{name}={size}" for name, size in pairs if not size.isdecimal()]:
-        raise BadInput(f"expected NAME=SIZE,..., found {wrong[0]!r}")
+        raise BadInput(f"--dims: expected NAME=SIZE,..., found {wrong[0]!r}")
     return {name: int(size) for name, size in pairs}
 
 
@@ -409,10 +415,10 @@ def _inputs(args: argparse.Namespace, dtypes: Mapping[str, str]) -> dict[str, An
     found: dict[str, Any] = {}
     if args.inputs is not None:
         found.update({k: v for k, v in _arrays(args.inputs).items() if k in dtypes})
-    for name, (shape, dtype) in _specs(args.random).items():
+    for name, (shape, dtype) in _specs("--random", args.random).items():
         found[name] = _random(rng, shape, dtype or dtypes.get(name, "float32"))
     for item in args.input:
-        name, path = _pair(item, "NAME=FILE.npy")
+        name, path = _pair(item, "NAME=FILE.npy", "--input: ")
         found[name] = _array(Path(path))
     ordered = {name: found.pop(name) for name in dtypes if name in found}
     return {**ordered, **found}
@@ -422,7 +428,7 @@ def _array(path: Path) -> Array:
     try:
         array = np.load(path)
     except _NOT_NUMPY:
-        raise BadInput(f"{path}: expected a NumPy array (.npy)") from None
+        raise BadInput(f"{path}: expected a NumPy array (.npy), found another format") from None
     if not isinstance(array, np.ndarray):
         raise BadInput(f"{path}: expected one NumPy array (.npy), found several; see --inputs")
     return array
@@ -432,7 +438,9 @@ def _arrays(path: Path) -> dict[str, Array]:
     try:
         arrays = np.load(path)
     except _NOT_NUMPY:
-        raise BadInput(f"{path}: expected a mapping from names to NumPy arrays (.npz)") from None
+        raise BadInput(
+            f"{path}: expected a mapping from names to NumPy arrays (.npz), found another format"
+        ) from None
     if isinstance(arrays, np.ndarray):
         raise BadInput(
             f"{path}: expected a mapping from names to arrays (.npz), found one array; see --input"
@@ -449,7 +457,7 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arr
     return np.asarray(values).astype(kind)
 
 
-def _specs(texts: Sequence[str]) -> dict[str, Spec]:
+def _specs(option: str, texts: Sequence[str]) -> dict[str, Spec]:
     """Parse ``["ids=2x7:int64,mask=2x7"]`` to ``{"ids": ((2, 7), "int64"), "mask": ((2, 7),
     None)}``.
 
@@ -458,19 +466,19 @@ def _specs(texts: Sequence[str]) -> dict[str, Spec]:
     found = {}
     for item in (item for text in texts for item in text.split(",")):
         form = "NAME=2x7 or NAME=2x7:DTYPE"
-        name, rest = _pair(item, form)
+        name, rest = _pair(item, form, f"{option}: ")
         dims, _, dtype = rest.partition(":")
         sizes = dims.split("x") if dims else []
         if not all(size.isdecimal() for size in sizes):
-            raise BadInput(f"expected {form}, found {item!r}")
+            raise BadInput(f"{option}: expected {form}, found {item!r}")
         found[name] = (tuple(int(size) for size in sizes), dtype or None)
     return found
 
 
-def _pair(item: str, form: str) -> tuple[str, str]:
+def _pair(item: str, form: str, where: str = "") -> tuple[str, str]:
     name, equals, rest = item.partition("=")
     if not name or not equals:
-        raise BadInput(f"expected {form}, found {item!r}")
+        raise BadInput(f"{where}expected {form}, found {item!r}")
     return name.strip(), rest.strip()
 
 

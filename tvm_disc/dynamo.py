@@ -19,6 +19,7 @@ from tvm_disc.compile import build
 from tvm_disc.errors import DiscError
 from tvm_disc.frontends.torch.graph import Refusal, TorchGraph, from_graph, graph_decompositions
 from tvm_disc.frontends.torch.partition import Runner, count, prefix, split
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.typing import FxNode, GraphModule, TorchTensor
 
@@ -84,6 +85,11 @@ def _warn(text: str, *args: object) -> None:
         report.reasons.append(text % args)
 
 
+def _running(nodes: int) -> str:
+    """Return a string like ``1 node runs`` or ``3 nodes run``."""
+    return "1 node runs" if nodes == 1 else f"{nodes} nodes run"
+
+
 def backend(
     module: GraphModule, example_inputs: Sequence[object], **options: object
 ) -> Callable[..., object]:
@@ -102,7 +108,7 @@ def backend(
     reason = _why_not(torch, inputs)
     if reason:
         size = sum(n.op.startswith("call") for n in module.graph.nodes)
-        _warn("%s nodes run in PyTorch: %s", size, reason)
+        _warn("%s in PyTorch: %s", _running(size), reason)
         return _counted(module.forward, size)
     fixed = {id(t) for t in own}
     frozen = {k: t for k, t in enumerate(inputs) if id(t) in fixed or _is_weight(torch, t)}
@@ -179,10 +185,12 @@ class Compiler:
         names = made.nodes or self._culprit(graph, frozen)
         found = split(graph, names) if names else None
         if found is None:
-            _warn("%s nodes run in PyTorch: %s", size, made.reason)
+            _warn("%s in PyTorch: %s", _running(size), made.reason)
             return _boxed_graph(graph, size)
         inside = sum(count(p.graph) for p in found.parts)
-        _warn("%s of %s nodes run in PyTorch: %s", size - inside, size, made.reason)
+        outside = size - inside
+        runs = "runs" if outside == 1 else "run"
+        _warn("%s of %s nodes %s in PyTorch: %s", outside, size, runs, made.reason)
         places = {n: k for k, n in enumerate(_holes(graph))}
         runners = []
         for part in found.parts:
@@ -285,8 +293,8 @@ class GraphProgram:
         if changed:
             # Weights that changed become inputs of the next program.
             log.info(
-                "torch.compile: %s weights have changed since the build and become inputs",
-                len(changed),
+                "torch.compile: changed since the build and now inputs: %s",
+                counted(len(changed), "weight"),
             )
             kept = {k: t for k, t in self._frozen.items() if k not in changed}
             self._other = Compiler().runner(self._graph, kept)
@@ -294,7 +302,7 @@ class GraphProgram:
         try:
             results = self._run(args)
         except _FAILURES as error:
-            _warn("a call of %s nodes runs in PyTorch: %s", self._size, _said(error))
+            _warn("a call of %s runs in PyTorch: %s", counted(self._size, "node"), _said(error))
             _add(fallbacks=1, in_pytorch=self._size)
             return list(self._graph(*args))
         if _reports:

@@ -310,7 +310,7 @@ def _seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadOption(f"{name}: expected seconds, found {shown(value)}")
     if not 0 < value <= MOST_SECONDS:
-        raise BadOption(f"{name}: expected more than 0 and at most {MOST_SECONDS}, found {value}")
+        raise BadOption(f"{name}: expected more than 0 and at most {MOST_SECONDS} s, found {value}")
 
 
 def _cache(text: str) -> bool | Path:

@@ -52,10 +52,10 @@ def test_ours_alone_and_a_shape_that_is_refused(model: str, capsys: Capture) -> 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--dims", "z=1"], "--dims: there is no dim 'z'; the dims are x_0, y_0, x.0, y.0"),
+        (["--dims", "z=1"], "--dims: there is no dim 'z'; dynamic dims: x_0, y_0, x.0, y.0"),
         (["--dims", "x_0"], "expected NAME=1,8 or NAME=1..512, found 'x_0'"),
         (["--peer", "tensorrt"], "--peer: expected one of onnxruntime, openvino, torch, "),
-        (["--peer", "torch=no/python"], "--peer: torch: there is no Python no/python"),
+        (["--peer", "torch=no/python"], "--peer: torch: there is no executable file no/python"),
         (["--values", "x=3"], "--values: expected INPUT=0..999, found 'x=3'"),
         (["--values", "x=9..3"], "--values: x: expected the smaller number first, found '9..3'"),
         (["--rounds", "0"], "--rounds: expected at least 1, found 0"),

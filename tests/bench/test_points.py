@@ -69,9 +69,9 @@ def test_dims_that_are_sums() -> None:
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"z": [1]}, r"--dims: there is no dim 'z'; the dims are b, s, c, x\.0"),
+        ({"z": [1]}, r"--dims: there is no dim 'z'; dynamic dims: b, s, c, x\.0"),
         ({"x.5": [1]}, "there is no dim 'x.5'"),
-        ({"s": []}, "--dims: s: expected values of at least 0, found"),
+        ({"s": []}, "--dims: s: expected at least one value, found none"),
         ({"s": [-1]}, "--dims: s: expected values of at least 0, found"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_model_without_a_dynamic_dim(tmp_path: Path, capsys: Capture) -> None:
     assert "svg" not in page.tags
     capsys.readouterr()
     said = refusal([*argv, "--dims", "n=3"], capsys)
-    assert said == "--dims: there is no dim 'n'; the dims are none"
+    assert said == "--dims: there is no dim 'n'; dynamic dims: none"
 
 
 def test_two_dims_have_two_curves_and_a_base(tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ def test_a_result_that_differs_is_exit_code_1(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--dims", "z=1"], "--dims: there is no dim 'z'; the dims are n, x.0"),
-        (["--at", "z=1"], "--dims: there is no dim 'z'; the dims are n, x.0"),
+        (["--dims", "z=1"], "--dims: there is no dim 'z'; dynamic dims: n, x.0"),
+        (["--at", "z=1"], "--at: there is no dim 'z'; dynamic dims: n, x.0"),
         (["--at", "n=1,2"], "--at: n: expected one size, found 2"),
         (["--dims", "n=8..600"], "--dims: n: expected at least 2 and at most 512, found 600"),
         (["--dims", "n=1"], "--dims: n: expected at least 2 and at most 512, found 1"),
-        (["--at", "n=900"], "--dims: n: expected at least 2 and at most 512, found 900"),
-        (["--dims", "n=8..3"], "--dims: n: expected values of at least 0, found []"),
+        (["--at", "n=900"], "--at: n: expected at least 2 and at most 512, found 900"),
+        (["--dims", "n=8..3"], "--dims: n: expected at least one value, found none"),
         (["--dims", "n=a"], "expected NAME=1,8 or NAME=1..512, found 'n=a'"),
         (["--peer", "tensorrt"], "--peer: expected one of onnxruntime, openvino, torch, "),
         (["--values", "x=9..3"], "--values: x: expected the smaller number first, found '9..3'"),

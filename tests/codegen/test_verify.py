@@ -139,7 +139,7 @@ def test_parameters_that_are_constants(rng: np.random.Generator) -> None:
     assert exe.verify(x_value)
     del params
     gc.collect()
-    with pytest.raises(BadInput, match="verify: the arrays of `params` no longer exists"):
+    with pytest.raises(BadInput, match="verify: the arrays of params no longer exist"):
         exe.verify(x_value)
 
 

@@ -104,12 +104,20 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "unknown": (lambda m: m.set_input("y", 1), BadInput, "there is no input 'y'; inputs: x"),
     "unknown by name": (lambda m: m.set_input(y=1), BadInput, "there is no input 'y'"),
     "constant": (lambda m: m.set_input("w", W), BadInput, "leave it out of params="),
-    "position": (lambda m: m.set_input(3, 1), BadInput, "less than 1, found 3"),
+    "position": (
+        lambda m: m.set_input(3, 1),
+        BadInput,
+        "no input at position 3; the program has 1 input",
+    ),
     "dims": (lambda m: m.set_input("x", W.T), BadInput, "found [3, 4]"),
     "numbers": (lambda m: m.set_input("x", W * 1j), BadInput, "found complex64"),
-    "not set": (lambda m: m.run(), BadInput, "is not set; call set_input first"),
+    "not set": (lambda m: m.run(), BadInput, "only inputs of static shape default to zeros"),
     "not run": (lambda m: m.get_output(0), BadInput, "call run first"),
-    "output": (lambda m: m.get_output(2), BadInput, "less than 2, found 2"),
+    "output": (
+        lambda m: m.get_output(2),
+        BadInput,
+        "no output at position 2; the program has 2 outputs",
+    ),
     "function": (lambda m: m["fly"], AttributeError, "no function 'fly'"),
     "debug": (lambda m: m.debug_get_output(0, W), Unsupported, "profile(...) times kernels"),
     "shared": (lambda m: m.share_params(m, b""), Unsupported, "mapped pages"),
@@ -164,7 +172,7 @@ def test_data_types_as_inputs() -> None:
     _, zero, after = mod.get_type("Nat")
     value = relay.create_executor("debug", mod).evaluate(after(zero()))
     module = graph_executor.GraphModule(relay.build(mod)["default"](tvm.cpu()))
-    with pytest.raises(BadInput, match="'n', a data type"):
+    with pytest.raises(BadInput, match="'n' is not set; an input of a data type has no default"):
         module.run()
     module.run(n=value)
     assert module.get_num_inputs() == 1

@@ -46,7 +46,7 @@ def test_outputs_that_are_given(machine: Any) -> None:
     outputs = [tvm.runtime.tensor(np.zeros(s, "float32")) for s in ((2, 4), (2, 3))]
     machine.invoke_with_outputs("main", {"x": rows(2)}, outputs)
     np.testing.assert_allclose(outputs[0].numpy(), rows(2) @ W.T, rtol=1e-5)
-    with pytest.raises(BadInput, match="expected 2 outputs, found 1"):
+    with pytest.raises(BadInput, match="expected 2 output tensors, found 1"):
         machine.invoke_with_outputs("main", {"x": rows(2)}, outputs[:1])
     with pytest.raises(BadInput, match=r"float32\[3, 4\], found float32\[2, 4\]"):
         machine.invoke_with_outputs("main", {"x": rows(3)}, outputs)

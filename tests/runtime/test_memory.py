@@ -185,7 +185,7 @@ def frozen(*shape: int) -> np.ndarray:
         (np.empty(30, "float32"), "output 0: expected 2 dims"),
         (np.empty((10, 3), "float32").T, "output 0: expected a contiguous row-major tensor"),
         (frozen(3, 10), "output 0: expected a tensor to write into, found a read-only one"),
-        ([np.empty((3, 10), "float32")] * 2, "out: expected 1 tensors, found 2"),
+        ([np.empty((3, 10), "float32")] * 2, "out: expected 1 tensor, found 2"),
         ("text", "output 0: expected a tensor, found str"),
     ],
 )

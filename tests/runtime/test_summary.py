@@ -87,7 +87,7 @@ def test_dims_of_a_result_read_as_python_does() -> None:
         ({"q": 1}, "dims: there is no dim q; expected b, s, k"),
         ({"b": -1}, "dims: 'b': expected at least 0, found -1"),
         ({"b": "3"}, "dims: 'b': expected an integer"),
-        ([3], "dims: expected sizes by the names of dims, found list"),
+        ([3], "dims: expected a mapping from dims to sizes, found list"),
     ],
 )
 def test_bad_dims_are_refused(exe: Any, dims: Any, message: str) -> None:

@@ -122,7 +122,7 @@ def test_a_process_ends_well_after_a_build_was_abandoned(root: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (0, "time_limit: expected more than 0 and at most 1000000, found 0"),
+        (0, "time_limit: expected more than 0 and at most 1000000 s, found 0"),
         (-1.5, "found -1.5"),
         (float("nan"), "found nan"),
         (float("inf"), "found inf"),

@@ -49,7 +49,7 @@ def test_a_truncated_file_loses_only_its_last_line(tmp_path: Path) -> None:
         path.write_bytes(whole[:-cut])
         records = read_records(path, HERE)
         assert len(records.times) == (10 if cut == 1 else 9)
-        expected = "" if cut == 1 else f"{path}: 1 damaged lines were skipped (line 10); 9 records"
+        expected = "" if cut == 1 else f"{path}: 1 damaged line was skipped (line 10); 9 records"
         assert records.problems(path).startswith(expected)
         written(path, record(99))
         assert len(read_records(path, HERE).times) == (11 if cut == 1 else 10)

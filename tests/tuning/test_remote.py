@@ -80,7 +80,11 @@ def test_a_server_that_tells_no_processor(
 @pytest.mark.parametrize(
     ("remote", "kind", "said"),
     [
-        (lambda port: Remote(HOST, 1, "board"), ArtifactError, "no 1 machines of key 'board' at"),
+        (
+            lambda port: Remote(HOST, 1, "board"),
+            ArtifactError,
+            "expected 1 machine of key 'board' at",
+        ),
         (lambda port: Remote(HOST, port, "x"), ArtifactError, "of key 'x' at .*: it has 2 of 'bo"),
         (lambda port: Remote(HOST, port, "board", 3), ArtifactError, "no 3 .*: it has 2 of 'board"),
         (lambda port: HOST, BadInput, "remote: expected a .*Remote, or a session of tvm.rpc.conn"),

@@ -108,8 +108,8 @@ def test_a_truncated_file_is_continued(records: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl"
     path.write_bytes(records.read_bytes()[:-20])
     result = tuned(path)
-    assert 0 < result.measured <= 12 and "1 damaged lines were skipped" in result.warning
-    with pytest.warns(UserWarning, match="damaged lines were skipped"):
+    assert 0 < result.measured <= 12 and "1 damaged line was skipped" in result.warning
+    with pytest.warns(UserWarning, match="1 damaged line was skipped"):
         tvm_disc.build(mlp(), options=Options(records=path))
 
 
@@ -179,9 +179,7 @@ def test_records_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_weights_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(
-        BadInput, match="expected a list of 2 numbers, one for each value of .*, found 1"
-    ):
+    with pytest.raises(BadInput, match="weights: x_0: expected a list of 2 numbers"):
         tuned(tmp_path / "r", shapes={"x_0": [1, 2]}, weights={"x_0": [1.0]})
 
 

@@ -159,12 +159,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block
-            raise ArtifactError(f"{path}: expected a saved program, found no regular file")
+            raise ArtifactError(f"{path}: expected a saved program, found a folder or a device")
         file = path.open("rb")
     except FileNotFoundError:
         raise ArtifactError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        raise ArtifactError(f"{path}: cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ArtifactError(f"{path}: cannot be read: {reason}") from None
     with file:
         try:
             yield file

@@ -65,7 +65,9 @@ def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, object], Tr
         )
     missing = [key for key in ("tvm", *_REQUIRED) if key not in manifest]
     if missing:
-        raise ArtifactError(f"{path}: the program's description lacks {', '.join(missing)}")
+        raise ArtifactError(
+            f"{path}: the program's description lacks {', '.join(missing)}; compile the model again"
+        )
     saved, found = str(manifest["tvm"]), tvm_version()
     if saved.split(".")[:2] != found.split(".")[:2]:
         raise ArtifactError(

@@ -204,7 +204,7 @@ def peer_pythons(texts: Sequence[str], default: Sequence[str] = PEERS) -> dict[s
         if name not in PEERS:
             raise BadInput(f"--peer: expected one of {', '.join(PEERS)} or none, found {name!r}")
         if python and not os.access(python, os.X_OK):
-            raise BadInput(f"--peer: {name}: there is no Python {python}")
+            raise BadInput(f"--peer: {name}: there is no executable file {python}")
         found[name] = python or sys.executable
     return found
 

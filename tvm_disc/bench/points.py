@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.abi.formula import evaluate
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, shown
 from tvm_disc.relay_passes.versions import import_versions
 from tvm_disc.schedules.dispatch.sampling import bounds
 from tvm_disc.shape import Solver
@@ -65,8 +65,9 @@ class Sweep:
                 if one and other:
                     yield one, other
 
-    def symbol(self, name: str) -> str:
+    def symbol(self, name: str, option: str = "--dims") -> str:
         """Return the name of the dim that ``name`` denotes: a dim, or an input and axis (``x.0``).
+        Messages name ``option``.
 
         Raises:
             BadInput: there is no such dim.
@@ -81,7 +82,7 @@ class Sweep:
         }
         if name not in places:
             known = ", ".join([*self.symbols, *places]) or "none"
-            raise BadInput(f"--dims: there is no dim {name!r}; the dims are {known}")
+            raise BadInput(f"{option}: there is no dim {name!r}; dynamic dims: {known}")
         return places[name]
 
     def _grown(self, count: int) -> list[Point]:
@@ -169,8 +170,13 @@ def sampled_values(name: str, given: Sequence[int], count: int) -> list[int]:
     Raises:
         BadInput: no value is given, or one is negative.
     """
-    if not given or min(given) < 0:
-        raise BadInput(f"--dims: {name}: expected values of at least 0, found {list(given)}")
+    if not given:
+        raise BadInput(
+            f"--dims: {name}: expected at least one value, found none; a range starts with the "
+            "smaller number"
+        )
+    if min(given) < 0:
+        raise BadInput(f"--dims: {name}: expected values of at least 0, found {shown(given)}")
     if not isinstance(given, range) or len(given) <= count:
         return list(dict.fromkeys(given))
     low, high = max(given[0], 1), given[-1]

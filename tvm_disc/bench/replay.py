@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import BadInput
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.observed.comparison import check_tolerance, compared
 from tvm_disc.runtime.observed.recording import RecordedCall, arrays_of, read_calls
@@ -61,7 +62,7 @@ def _replay(args: argparse.Namespace, exe: Executable) -> None:
         print(f"call {number}: {shapes}: {said}; {times}")
         recorded, now, count = recorded + call.seconds, now + seconds, count + 1
     print(
-        f"{count} calls, {wrong} with other results; {1e3 * now:.3f} ms, "
+        f"{counted(count, 'call')}, {wrong} with other results; {1e3 * now:.3f} ms, "
         f"recorded {1e3 * recorded:.3f} ms"
     )
     if wrong:

@@ -107,8 +107,10 @@ def c_compiler(named: str | None) -> str:
     known = COMPILERS if named is None else (named,)
     found = next((c for c in known if shutil.which(c)), None)
     if found is None:
+        names = f"none of {', '.join(known)}" if named is None else f"no {named}"
         raise ArtifactError(
-            f"saving needs a C compiler to link with; found none of {', '.join(known)}"
+            f"expected a C compiler, which links the code, found {names} on the PATH; install one, "
+            "or name another one"
         )
     return found
 
@@ -173,6 +175,6 @@ def _objects(
         command = [compiler, *plain, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
         wrong = make(command, target)
         if wrong is not None:
-            raise ArtifactError(f"{compiler} could not assemble {name}: {wrong}")
+            raise ArtifactError(f"{compiler} could not compile {name}: {wrong}")
         objects.append(str(target))
     return objects

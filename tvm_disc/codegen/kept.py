@@ -101,7 +101,10 @@ def through_cache(
 
     def emitted(number: int) -> Emitted:
         if name() != key:
-            raise BadInput("source: the model's file has changed since the program was built")
+            raise BadInput(
+                "source: the code cannot be compiled again, because a file or a setting of the "
+                "build has changed; build the program again"
+            )
         return compiled(None).levels[number].emitted()
 
     with trace.stage("find"):

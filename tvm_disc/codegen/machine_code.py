@@ -324,8 +324,8 @@ def _object_beside(lowered: Module, target: Target, limit: int) -> bytes:
             why = str(error)
     if found is None:
         raise OutOfResources(
-            f"machine code: this process may write files of {limit} bytes at most (ulimit -f), "
-            f"LLVM aborts the process at that size, and a helper process could not compile it "
+            f"machine code: files of this process are limited to {limit} bytes (ulimit -f), at "
+            f"which LLVM would abort the process, and a helper process could not compile the code "
             f"({why}); raise the limit"
         )
     return found

@@ -186,7 +186,7 @@ def _refusal(found: Attention, solver: Solver) -> str | None:
     if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
         return f"its operators do not all have one dtype of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
-        return "a vector operand"
+        return "it requires matrices: an operand is a vector"
     if not all(same_matrix(v.inputs[0], v, solver) for v in found.views):
         return "a view regroups the rows of the softmax"
     for node in parts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm_disc.errors import refusing
+from tvm_disc.errors import refusing, shown
 from tvm_disc.relay.builder import call, const
 from tvm_disc.relay.expr import Call, ExprLike, TupleGetItem, TupleWrapper
 from tvm_disc.relay_api import op
@@ -216,7 +216,8 @@ def _pad_tuple(rank: int) -> Callable[[object], tuple[int, ...]]:
         many = (padding,) if isinstance(padding, int) else tuple(map(int, padding))
         both = many * (2 * rank) if len(many) == 1 else many * 2 if len(many) == rank else many
         if len(both) != 2 * rank:
-            message = f"padding has 1, {rank} or {2 * rank} numbers, found {padding!r}"
+            counts = "1 or 2" if rank == 1 else f"1, {rank} or {2 * rank}"
+            message = f"padding: expected {counts} numbers, found {shown(padding)}"
             raise ValueError(message)
         return both
 

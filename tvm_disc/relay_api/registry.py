@@ -96,7 +96,9 @@ class OpEntry:
     def set_num_inputs(self, n: int) -> None:
         """Set the number of operands."""
         if not isinstance(n, int) or not 0 <= n < 1000:
-            raise BadNode(f"{self.name}: num_inputs: expected 0 .. 999, found {shown(n)}")
+            raise BadNode(
+                f"{self.name}: num_inputs: expected an integer from 0 to 999, found {shown(n)}"
+            )
         self.num_inputs = n
         self._renew()
 
@@ -228,7 +230,9 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> object:
     """Set the fusion class of a user's operator."""
     entry = _entry(get(op_name).name)
     if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in FusionClass}:
-        raise BadNode(f"{op_name}: expected a class of OpPattern, found {shown(pattern)}")
+        raise BadNode(
+            f"{op_name}: expected a value of OpPattern other than TUPLE, found {shown(pattern)}"
+        )
     USER_ROWS[op_name] = replace(entry._own(), pattern=FusionClass(pattern))
     return register_op_attr(op_name, "TOpPattern", pattern, level)
 

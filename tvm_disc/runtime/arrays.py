@@ -97,7 +97,8 @@ def written_tensors(out: object, count: int) -> list[Any]:
             "out: expected tensors nested like the results, found deeper nesting"
         ) from None
     if len(outputs) != count:
-        raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
+        expected = "1 tensor" if count == 1 else f"{count} tensors"
+        raise BadInput(f"out: expected {expected}, found {len(outputs)}")
     for k, tensor in enumerate(outputs):
         check_writable(k, tensor)
     return outputs

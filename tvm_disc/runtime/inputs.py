@@ -33,8 +33,9 @@ def checked_arguments(signature: Signature, args: Sequence[object]) -> tuple[Any
             are refused because DLPack drops the mask.
     """
     if len(args) != len(signature):
-        names = ", ".join(name for name, _, _ in signature)
-        raise BadInput(f"expected {len(signature)} inputs ({names}), found {len(args)}")
+        names = ", ".join(name for name, _, _ in signature) or "none"
+        expected = "1 input" if len(signature) == 1 else f"{len(signature)} inputs"
+        raise BadInput(f"expected {expected} ({names}), found {len(args)}")
     return tuple([_checked(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)])
 
 
@@ -81,8 +82,9 @@ def ordered(
     missing = [n for n in rest if n not in kwargs]
     for problem, found in (("unknown", unknown), ("repeated", twice), ("missing", missing)):
         if found:
-            expected = ", ".join(names)
-            raise BadInput(f"{problem} input {', '.join(found)}; expected {expected}")
+            expected = ", ".join(names) or "no inputs"
+            inputs = "input" if len(found) == 1 else "inputs"
+            raise BadInput(f"{problem} {inputs} {', '.join(found)}; expected {expected}")
     return (*args, *(kwargs[n] for n in rest))
 
 
@@ -202,9 +204,11 @@ def _converted(name: str, dtype: str, value: object) -> object:
     with np.errstate(all="ignore"):
         array = given.astype(target, order="C")
     if given.size and not _fit(given, array):
+        floats = given.dtype.kind not in "biu" and target.kind in "biu"
+        reason = "floats are not converted" if floats else f"a number does not fit {dtype}"
         raise BadInput(
-            f"input '{name}': expected {dtype} numbers, found {_shown(value)}, which would "
-            "change; convert it explicitly if that is intended"
+            f"input '{name}': expected {dtype} numbers, found {_shown(value)}: {reason}; to "
+            f"convert it anyway, pass numpy.asarray(value).astype('{dtype}')"
         )
     return array
 
@@ -251,7 +255,8 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
     external = manifest.get("external") or {}
     if external.get("types") or external.get("inputs"):
         raise Unsupported(
-            "random inputs are not supported for a program that takes data types; pass inputs"
+            "random inputs are not supported for a program that takes or returns data types; pass "
+            "inputs"
         )
     rng = np.random.default_rng(0)
     found = []
@@ -313,10 +318,14 @@ def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dic
         BadInput: a shape is missing, unknown, of the wrong rank, or not a sequence of sizes.
     """
     if not isinstance(shapes, Mapping):
-        raise BadInput(f"shapes: expected a shape by input name, found {_shown(shapes)}")
+        raise BadInput(
+            f"shapes: expected a mapping from input names to shapes, found {_shown(shapes)}"
+        )
     known = [name for name, _, _ in signature]
     if unknown := [str(name) for name in shapes if name not in known]:
-        raise BadInput(f"shapes: unknown input {', '.join(unknown)}; expected {', '.join(known)}")
+        raise BadInput(
+            f"shapes: unknown input {', '.join(unknown)}; expected {', '.join(known) or 'none'}"
+        )
     dims: dict[str, int] = {}
     for name, declared, _ in signature:
         shape = shapes.get(name)
@@ -324,7 +333,8 @@ def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dic
             isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
         )
         if shape is None or not fits or len(shape) != len(declared):
-            found = "nothing" if shape is None else list(shape) if fits else _shown(shape)
+            sizes = f"[{', '.join(map(str, shape))}]" if shape is not None and fits else ""
+            found = sizes or ("no shape" if shape is None else _shown(shape))
             expected = ", ".join(declared)
             raise BadInput(f"shape of '{name}': expected [{expected}], found {found}")
         for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):

@@ -16,6 +16,7 @@ from tvm_disc.abi.formula import rounded
 from tvm_disc.abi.values import ConstructorValue
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_array, as_tensor
+from tvm_disc.runtime.calls import counted
 
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
@@ -134,7 +135,10 @@ class _Encoder:
         if made is None:
             options = ", ".join(ctor for ctor, _ in self.types[name])
             found = type(value).__name__
-            raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
+            raise BadInput(
+                f"{self.where}: expected a value of the data type {name} (constructors: "
+                f"{options}), found {found}"
+            )
         self.kept.append(made)  # keeps the object alive: `known` is keyed by id
         return made
 
@@ -145,18 +149,23 @@ class _Encoder:
                 if len(fields) == len(value.fields):
                     return tag, fields
                 raise BadInput(
-                    f"{self.where}: {ctor} of {name} has {len(fields)} fields, "
-                    f"found {len(value.fields)}"
+                    f"{self.where}: constructor {ctor} of {name}: expected "
+                    f"{counted(len(fields), 'field')}, found {len(value.fields)}"
                 )
         options = ", ".join(ctor for ctor, _ in self.types[name])
-        found = value.name
-        raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
+        raise BadInput(
+            f"{self.where}: expected a value of the data type {name} (constructors: {options}), "
+            f"found constructor {value.name}"
+        )
 
     def _linked(self, items: list[object], rows: Any, name: str) -> ConstructorValue:
         plain = [ctor for ctor, fields in rows if not fields]
         pairs = [ctor for ctor, fields in rows if len(fields) == 2 and fields[1] == ["data", name]]
         if len(rows) != 2 or len(plain) != 1 or len(pairs) != 1:
-            raise BadInput(f"{self.where}: a Python list is not a {name}; pass a ConstructorValue")
+            raise BadInput(
+                f"{self.where}: a Python list cannot be converted to the data type {name}; pass a "
+                "ConstructorValue"
+            )
         result = ConstructorValue(plain[0])
         for item in reversed(items):
             result = ConstructorValue(pairs[0], item, result)
@@ -172,7 +181,8 @@ class _Encoder:
             tag, fields, children = 0, form[1], value
             if not isinstance(value, tuple | list) or len(value) != len(fields):
                 raise BadInput(
-                    f"{self.where}: expected a tuple of {len(fields)} values, found {shown(value)}"
+                    f"{self.where}: expected a tuple of {counted(len(fields), 'value')}, found "
+                    f"{shown(value)}"
                 )
         refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
         return [tag, len(refs), *refs]
@@ -190,9 +200,9 @@ class _Encoder:
         fits = array.dtype == dtype and len(shape) == len(dims)
         if not fits or any(d is not None and d != n for d, n in zip(dims, shape, strict=True)):
             expected = ", ".join("?" if d is None else str(d) for d in dims)
+            found = f"{array.dtype}{list(shape)}" if array.dtype.kind in "biufcV" else shown(value)
             raise BadInput(
-                f"{self.where}: expected a field {dtype}[{expected}], "
-                f"found {array.dtype}{list(shape)}"
+                f"{self.where}: expected a tensor {dtype}[{expected}] as a field, found {found}"
             )
         at = rounded(self.size)
         self.size = at + array.nbytes

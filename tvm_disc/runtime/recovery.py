@@ -85,7 +85,8 @@ def _found(
     if len(names) <= _LISTED or not chosen:
         return described(names, args, outputs)
     listed = described([names[k] for k in chosen], [args[k] for k in chosen], outputs)
-    return f"{listed}, and {len(names) - len(chosen)} other inputs"
+    others = len(names) - len(chosen)
+    return f"{listed}, and {others} other input{'' if others == 1 else 's'}"
 
 
 def _values(text: str, signature: Signature, args: Sequence[object]) -> str:

@@ -59,7 +59,7 @@ def workspace_of(manifest: Manifest, shapes: Mapping[str, Sequence[int]]) -> int
     try:
         return evaluate(manifest["workspace_bytes"], dims)
     except ZeroDivisionError as error:
-        given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
+        given = ", ".join(f"{name}: {[*map(int, shape)]}" for name, shape in shapes.items())
         raise BadInput(
             f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
             "pass shapes that a call accepts"
@@ -75,7 +75,7 @@ def checked_dims(manifest: Manifest, dims: Mapping[str, object]) -> dict[str, in
     """
     known = dim_names(manifest)
     if not isinstance(dims, Mapping):
-        raise BadInput(f"dims: expected sizes by the names of dims, found {type(dims).__name__}")
+        raise BadInput(f"dims: expected a mapping from dims to sizes, found {type(dims).__name__}")
     places = {
         f"{n}.{k}": d for n, declared, _ in manifest["inputs"] for k, d in enumerate(declared)
     }

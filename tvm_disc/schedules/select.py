@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from tvm_disc.errors import BadOption, Unsupported, WhyNot
+from tvm_disc.errors import BadOption, Unsupported, WhyNot, shown
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.choose import analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import MEASURED, choose_measured, import_choice
@@ -109,7 +109,7 @@ def _checked(name: str, template: Template) -> Template:
         if not plans or not all(isinstance(p, Plan) for p in plans):
             raise BadOption(
                 f"template {name}: expected a Plan, a list of Plan, or WhyNot for {group.name}, "
-                f"found {answer!r}"
+                f"found {shown(answer)}"
             )
         if plans[0].needs:
             raise BadOption(

@@ -117,7 +117,8 @@ def _power(a: Expr, b: Expr) -> Expr:
         return _root(a)
     most = 8 if kind_of(a) == INT else 2  # longer float products round unlike `pow`
     if not isinstance(times, int) or not 0 <= times <= most:
-        raise Mistyped(f"expected a power from 0 to {most} as a literal")
+        also = "" if kind_of(a) == INT else ", or 0.5"
+        raise Mistyped(f"expected an integer literal from 0 to {most}{also}, as the exponent")
     product = integer(1)
     for _ in range(times):
         product = BINARY["*"](product, a)

@@ -22,6 +22,7 @@ import tvm
 
 from tvm_disc.codegen.export import c_compiler
 from tvm_disc.errors import ArtifactError, BadInput, Unsupported, shown
+from tvm_disc.runtime.calls import counted
 from tvm_disc.tuning.entry import Bench, require_machine
 from tvm_disc.tuning.measure import Session
 from tvm_disc.tuning.remote_device import RemoteDevice, said
@@ -159,7 +160,8 @@ def _rpc() -> Any:
 def _requested(rpc: Any, remote: Remote) -> list[Expr]:
     """Return sessions with ``remote.machines`` machines; wait for machines in use by others."""
     where = f"{remote.host}:{remote.port}"
-    wanted = f"no {remote.machines} machines of key {remote.key!r} at tracker {where}"
+    machines = counted(remote.machines, "machine")
+    wanted = f"remote: expected {machines} of key {remote.key!r} at tracker {where}"
     try:
         # A running tracker answers at once; without this test, TVM would retry for a minute.
         socket.create_connection((remote.host, remote.port), CONNECT_S).close()
@@ -168,7 +170,7 @@ def _requested(rpc: Any, remote: Remote) -> list[Expr]:
         keys = [str(s["key"]).removeprefix("server:") for s in tracker.summary()["server_info"]]
         if keys.count(remote.key) < remote.machines:
             has = ", ".join(f"{keys.count(k)} of {k!r}" for k in sorted(set(keys))) or "none"
-            raise ArtifactError(f"{wanted}: it has {has}")
+            raise ArtifactError(f"{wanted}, found {has}")
         return [
             tracker.request(remote.key, session_timeout=remote.timeout_s, max_retry=1)
             for _ in range(remote.machines)

@@ -296,11 +296,21 @@ def test_python_forms_of_inputs_and_sharing() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, r"input 'l': expected a List\[Tensor\[\(\?, 2\), float32\]\] \(one of Cons, Nil\)"),
-        (relay.ConstructorValue("Leaf"), "one of Cons, Nil.*found Leaf"),
-        (relay.ConstructorValue("Cons", vector(2)), "Cons of .* has 2 fields, found 1"),
-        ([np.ones((1, 3), "float32")], r"expected a field float32\[\?, 2\], found .*1, 3"),
-        ([np.ones((1, 2), "int32")], r"expected a field float32\[\?, 2\], found int32"),
+        (
+            3,
+            r"input 'l': expected a value of the data type List\[Tensor\[\(\?, 2\), float32\]\] "
+            r"\(constructors: Cons, Nil\), found int",
+        ),
+        (relay.ConstructorValue("Leaf"), "constructors: Cons, Nil.*found constructor Leaf"),
+        (
+            relay.ConstructorValue("Cons", vector(2)),
+            "constructor Cons of .*: expected 2 fields, found 1",
+        ),
+        (
+            [np.ones((1, 3), "float32")],
+            r"expected a tensor float32\[\?, 2\] as a field, found .*1, 3",
+        ),
+        ([np.ones((1, 2), "int32")], r"expected a tensor float32\[\?, 2\] as a field, found int32"),
     ],
 )
 def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:

@@ -176,7 +176,7 @@ def test_a_part_of_a_program() -> None:
     mod = relay.IRModule.from_expr(relay.tanh(relay.exp(x)))
     assert "tanh" not in analysis.extract_intermdeiate_expr(mod, 0).astext()
     with pytest.raises(
-        TypeMismatch, match="expected a number below 2, the number of calls in @main, found 2"
+        TypeMismatch, match="there is no call 2 \(counted from 0\) in @main, which has 2 calls"
     ):
         analysis.extract_intermdeiate_expr(mod, 2)
 
@@ -230,7 +230,7 @@ def test_data_types_have_kinds() -> None:
     name = mod.get_global_type_var("List")
     assert analysis.check_kind(mod[name], mod) is KIND.TypeData
     assert analysis.check_kind(name(A), mod) is KIND.Type
-    with pytest.raises(BadNode, match="expected 1 type arguments, found 2"):
+    with pytest.raises(BadNode, match="expected 1 type argument, found 2"):
         analysis.check_kind(name(A, A), mod)
 
 

@@ -178,8 +178,8 @@ def test_no_rows_and_no_words() -> None:
         (lambda: WordChoice(top_p=0.0), "top_p: expected a number from 1e-09 to 1, found 0.0"),
         (lambda: WordChoice(top_k=-2), "top_k: expected 0 or a positive integer, found -2"),
         (lambda: WordChoice(repetition_penalty=0), "repetition_penalty: expected a number from"),
-        (lambda: generate(fixed, np.zeros((1, 2)), 3), "ids: expected integers [batch, length"),
-        (lambda: generate(fixed, np.zeros((1, 0), int), 3), "ids: expected integers [batch, "),
+        (lambda: generate(fixed, np.zeros((1, 2)), 3), "prompt: expected integers [batch, length"),
+        (lambda: generate(fixed, np.zeros((1, 0), int), 3), "prompt: expected integers [batch, "),
         (
             lambda: generate(fixed, np.zeros((1, 2), int), -1),
             "most: expected a number of tokens, at least 0",
@@ -190,7 +190,7 @@ def test_no_rows_and_no_words() -> None:
         ),
         (
             lambda: next(generate(fixed, np.full((1, 2), 7), 3, repetition_penalty=2.0)),
-            "ids: expected token ids 0 .. 4, found 7",
+            "prompt: expected token ids 0 .. 4, the vocabulary of the logits, found 7",
         ),
         (
             lambda: generate(fixed, np.zeros((1, 2), int), 3, heat=1.0),
@@ -198,11 +198,11 @@ def test_no_rows_and_no_words() -> None:
         ),
         (
             lambda: next(generate(lambda ids: np.zeros(3), np.zeros((1, 2), int), 3)),
-            "step: expected logits [1, ..., vocabulary], found [3]",
+            "model: expected logits of shape [1, vocabulary] or [1, length, vocabulary], found [3]",
         ),
         (
             lambda: next(generate(lambda ids: fixed(ids) * np.nan, np.zeros((1, 2), int), 3)),
-            "step: the logits of token 2 contain NaN",
+            "model: the logits that choose token 2 of the rows contain NaN",
         ),
     ],
 )

@@ -359,9 +359,7 @@ def test_refuses_windows_too_wide() -> None:
 
 def test_refuses_types_without_vectors() -> None:
     pool = lambda bb, s, x: bb.emit(relax.op.nn.max_pool2d(x, (2, 2), layout="NHWC"))  # noqa: E731
-    check_refused(
-        "it does not support sums of float16 in float16", pool, IMAGE, dtypes=("float16",)
-    )
+    check_refused("it does not support maxima of float16", pool, IMAGE, dtypes=("float16",))
 
 
 def test_refuses_an_epilogue_that_moves_elements() -> None:

@@ -167,7 +167,7 @@ GOOD = '{"processor": "future", "measured on": "it", "model": {"op_ns": 1}, "mem
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "future.json: expected JSON, found Expecting property name .*; measure again"),
+        ("{", "future.json: cannot be read as JSON: Expecting property name .*; measure again"),
         ("[]", "expected a JSON object, found"),
         (GOOD.replace("model", "modell"), "expected model, found 'modell'; rename it"),
         (GOOD.replace("op_ns", "op_nss"), "model: expected op_ns or .*, found 'op_nss'; rename"),

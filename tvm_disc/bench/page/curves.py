@@ -134,7 +134,7 @@ def curves_of(
     }
     base = {name: sizes[(len(sizes) - 1) // 2] for name, sizes in values.items()}
     for name, size in at.items():
-        base[_own(name, sweep, bounds)] = size
+        base[_own(name, sweep, bounds, "--at")] = size
     _check_bounds(bounds, values, base)
     curves = [
         Curve(
@@ -148,12 +148,12 @@ def curves_of(
     return dims.complete(base), curves
 
 
-def _own(name: str, sweep: Sweep, bounds: Mapping[str, object]) -> str:
+def _own(name: str, sweep: Sweep, bounds: Mapping[str, object], option: str = "--dims") -> str:
     """Return the dim that a name denotes; raises BadInput if the dim follows from others."""
-    dim = sweep.symbol(name)
+    dim = sweep.symbol(name, option)
     if dim not in bounds:
         raise BadInput(
-            f"--dims: {name} follows from other dims; give values of {', '.join(bounds)}"
+            f"{option}: {name} follows from other dims; give values of {', '.join(bounds)}"
         )
     return dim
 
@@ -172,8 +172,9 @@ def _check_bounds(
     for name, (low, high) in bounds.items():
         for size in (*values[name], base[name]):
             if size < low or (high is not None and size > high):
+                option = "--dims" if size in values[name] else "--at"
                 most = "" if high is None else f" and at most {high}"
-                raise BadInput(f"--dims: {name}: expected at least {low}{most}, found {size}")
+                raise BadInput(f"{option}: {name}: expected at least {low}{most}, found {size}")
 
 
 def _place(manifest: Manifest, dim: str) -> str:

@@ -88,7 +88,7 @@ def _reason(program: Program, like: Sequence[int]) -> str:
     if program.boxed:
         return "values of data types may alias the inputs of this program"
     if not like:
-        return "no other result has its dtype and may have its shape"
+        return "no result that is still free has its dtype and a shape that may be equal"
     return "it is read while, or after, a result of its shape is written"
 
 

@@ -73,11 +73,14 @@ def verify(
     model = source() if given is None else given
     weights = params()
     if model is None or (arguments["has_params"] and weights is None):
-        missing = "its model" if model is None else "the arrays of `params`"
-        raise BadInput(
-            f"verify: {missing} no longer exists in this process; pass the model as source=, and "
-            "keep a reference to the arrays of params"
-        )
+        if model is None:
+            missing = "its model no longer exists in this process; pass the model as source="
+        else:
+            missing = (
+                "the arrays of params no longer exist in this process; build the program again, "
+                "and keep a reference to them"
+            )
+        raise BadInput(f"verify: {missing}")
     told = {k: v for k, v in arguments.items() if k != "has_params"} | {"params": weights}
     again = _Again(build, model, told)
     arrays = _copies(exe, flat)

@@ -20,7 +20,9 @@ def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
     parameters.
     """
     if not isinstance(binds, Mapping):
-        raise BadNode(f"bind: expected a mapping of relay.Var, found {shown(binds)}")
+        raise BadNode(
+            f"bind: expected a mapping from relay.Var to expressions, found {shown(binds)}"
+        )
     made: dict[int, Expr] = {}
     for var, value in binds.items():
         if not isinstance(var, Var):

@@ -10,6 +10,7 @@ from tvm_disc.relay.expr import Call, Constant, Expr, Op, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
 from tvm_disc.relay.visit import children, post_order
+from tvm_disc.runtime.calls import counted
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
@@ -88,8 +89,8 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     calls = [e for e in post_order(mod["main"].body) if isinstance(e, Call)]
     if not 0 <= expr_id < len(calls):
         raise TypeMismatch(
-            f"expr_id: expected a number below {len(calls)}, the number of calls in @main, found "
-            f"{expr_id}"
+            f"expr_id: there is no call {expr_id} (counted from 0) in @main, which has "
+            f"{counted(len(calls), 'call')}"
         )
     made = mod.copy()
     made["main"] = IRModule.from_expr(calls[expr_id])["main"]
@@ -117,7 +118,7 @@ def _calls(mod: IRModule) -> list[Call]:
 
 def _check_module(mod: object) -> None:
     if not isinstance(mod, IRModule):
-        raise BadNode(f"expected a relay.IRModule, found {shown(mod)}")
+        raise BadNode(f"mod: expected a relay.IRModule, found {shown(mod)}")
 
 
 def _is_operator(call: Call) -> bool:
@@ -134,7 +135,10 @@ def _shape(expr: Expr, call: Call) -> tuple[int, ...]:
         return expr.data.shape
     found = expr._checked_type
     if not isinstance(found, TensorType):
-        raise TypeMismatch(f"{_name(call)}: run relay.transform.InferType() over the module first")
+        raise TypeMismatch(
+            f"{_name(call)}: the type of an operand is not known; run "
+            "relay.transform.InferType() over the module first"
+        )
     return found.concrete_shape
 
 

@@ -9,6 +9,7 @@ from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import Call, Expr, Function, Match, Pattern, Var, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import binders, pattern_vars, post_order
+from tvm_disc.runtime.calls import counted
 from tvm_disc.relay.visit import free_vars as _free_vars
 
 
@@ -159,10 +160,14 @@ def _check_type_call(t: ty.TypeCall, mod: IRModule | None) -> None:
         )
     _check(t.func, "callee of a type call", ty.TypeKind.AdtHandle, mod)
     if mod is None or t.func not in mod:
-        raise BadNode(f"{t}: type {t.func} is undefined")
+        where = (
+            "pass the module that defines it as mod=" if mod is None else "mod does not define it"
+        )
+        raise BadNode(f"{t}: type {t.func} is undefined; {where}")
     count = len(mod[t.func].type_vars)
     if count != len(t.args):
-        raise BadNode(f"{t}: expected {count} type arguments, found {len(t.args)}")
+        expected = counted(count, "type argument")
+        raise BadNode(f"{t}: expected {expected}, found {len(t.args)}")
 
 
 def _check_data(t: ty.TypeData, mod: IRModule | None) -> ty.TypeKind:

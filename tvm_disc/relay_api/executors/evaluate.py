@@ -93,7 +93,10 @@ def _constant(var: Var, value: Array | str) -> Constant:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "biuf":
         where = f"binds: '{var.name_hint}'"
-        raise BadInput(f"{where}: expected an expression or an array, found {shown(value)}")
+        raise BadInput(
+            f"{where}: expected an expression or an array of bools, integers or floats of "
+            f"NumPy, found {shown(value)}"
+        )
     return Constant(array)
 
 

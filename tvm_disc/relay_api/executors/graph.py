@@ -19,6 +19,7 @@ from tvm_disc.relay_api.executors.refused import refused_attribute
 from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import tensor
 from tvm_disc.runtime.arrays import as_array, leaves, numpy_dtype
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.loading import load
 from tvm_disc.typing import Device, RuntimeModule
@@ -96,7 +97,8 @@ class Instance:
             if 0 <= key < len(self.names):
                 return self.names[int(key)]
             raise BadInput(
-                f"expected the position of an input, less than {len(self.names)}, found {key}"
+                f"there is no input at position {key}; the program has "
+                f"{counted(len(self.names), 'input')}"
             )
         if key in self.names:
             return str(key)
@@ -253,7 +255,10 @@ class GraphModule:
     def _position(self, index: int) -> int:
         count = self.get_num_outputs()
         if not 0 <= index < count:
-            raise BadInput(f"expected the position of an output, less than {count}, found {index}")
+            raise BadInput(
+                f"there is no output at position {index}; the program has "
+                f"{counted(count, 'output')}"
+            )
         return int(index)
 
 

@@ -25,7 +25,9 @@ def timed(
         BadInput: a count is less than 1.
     """
     if repeat < 1 or number < 1:
-        raise BadInput(f"benchmark: expected at least 1, found repeat={repeat}, number={number}")
+        raise BadInput(
+            f"expected repeat and number of at least 1, found repeat={repeat} and number={number}"
+        )
     call()
     found = []
     for _ in range(repeat):

@@ -23,6 +23,7 @@ from tvm_disc.relay_api.executors.refused import refused_attribute
 from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import argument, results
 from tvm_disc.runtime.arrays import as_array, leaves
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable as Program
 from tvm_disc.runtime.loading import restored
 from tvm_disc.runtime.saved import as_bytes
@@ -254,7 +255,9 @@ class VirtualMachine:
         """Call a function with inputs by name, and write its results into tensors."""
         result = leaves(self._call(func_name, (), input_args))
         if len(result) != len(output_args):
-            raise BadInput(f"expected {len(result)} outputs, found {len(output_args)}")
+            raise BadInput(
+                f"expected {counted(len(result), 'output tensor')}, found {len(output_args)}"
+            )
         for given, value in zip(output_args, result, strict=True):
             target, array = as_array(given), as_array(value)
             if target.shape != array.shape or target.dtype != array.dtype:

@@ -43,7 +43,7 @@ def get_net(
     """
     if densenet_size not in _SIZES:
         known = ", ".join(map(str, _SIZES))
-        raise BadNode(f"densenet: expected {known} layers, found {shown(densenet_size)}")
+        raise BadNode(f"densenet: expected one of {known} layers, found {shown(densenet_size)}")
     first, growth, blocks = _SIZES[densenet_size]
     x = image(batch_size, image_shape, dtype)
     x = conv(x, "conv1_weight", first, (7, 7), (2, 2), (3, 3))

@@ -69,7 +69,10 @@ def get_net(
         counts: tuple[int, ...] = (units,) * 3
         channels = [64, 128, 256] if narrow else [16, 32, 64]
         if left:
-            raise BadNode(f"resnet: expected {step} n + 2 layers, found {num_layers}")
+            raise BadNode(
+                f"resnet: expected {step} * n + 2 layers for images of at most 32 rows, found "
+                f"{num_layers}"
+            )
     elif num_layers in _UNITS:
         counts, channels = _UNITS[num_layers], [64 * 2**k * (4 if narrow else 1) for k in range(4)]
     else:

@@ -102,7 +102,9 @@ class LayoutConfig:
     def __init__(self, skip_layers: Sequence[int] | None = None) -> None:
         layers = () if skip_layers is None else skip_layers
         if not isinstance(layers, (list, tuple)) or not all(type(n) is int for n in layers):
-            raise BadNode(f"LayoutConfig: skip_layers: expected integers, found {shown(layers)}")
+            raise BadNode(
+                f"LayoutConfig: skip_layers: expected a list of integers, found {shown(layers)}"
+            )
         self.skip_layers = list(layers)
 
     def __enter__(self) -> LayoutConfig:
@@ -141,7 +143,10 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
                     f"{shown(layout)}"
                 )
         if not 1 <= len(layouts) <= max(2, len(sets)):
-            raise BadNode(f"ConvertLayout: {name}: expected {len(sets)} layouts, found {layouts}")
+            raise BadNode(
+                f"ConvertLayout: {name}: expected one or two layouts, of the data and of the "
+                f"weights, found {shown(list(layouts))}"
+            )
         found[name] = layouts
     return found
 

@@ -113,7 +113,10 @@ class _Rewriter:
         data = node.args[0]
         found = types.dtype(data) or getattr(data._checked_type, "dtype", None)
         if found is None:
-            raise NoRule("the element type that a qnn.dequantize reads is not known")
+            raise NoRule(
+                "the element type that a qnn.dequantize reads is not known; run "
+                "relay.transform.InferType() first"
+            )
         return str(found)
 
     def _region(self, last: Call) -> Expr | None:
@@ -168,7 +171,8 @@ class _Rewriter:
         try:
             return self.rules[name](QuantizedSite(call, args, shapes, known, out, is_last))
         except DiscError as error:
-            raise NoRule(f"{name}: {error}") from None
+            text = str(error)
+            raise NoRule(text if text.startswith(f"{name}: ") else f"{name}: {text}") from None
 
 
 def _fields(arg: Expr) -> tuple[Expr, ...]:

@@ -127,7 +127,8 @@ class QuantizedSite:
         """
         if self.out is None:
             raise NoRule(
-                f"{op_name(self.call)}: the scale and zero point of its result are not known"
+                f"{op_name(self.call)}: the scale and zero point of its result are unknown: "
+                "an operator between it and qnn.quantize changes the range of the values"
             )
         if not self.out.is_scalar:
             raise NoRule(f"{op_name(self.call)}: its result has a scale per channel")
@@ -223,7 +224,10 @@ def _split(site: QuantizedSite) -> tuple[Expr, Types]:
 
 def _topk(site: QuantizedSite) -> tuple[Expr, Types]:
     if site.attrs["ret_type"] != "values":
-        raise NoRule("topk: expected ret_type='values': indices are not quantized")
+        found = site.attrs["ret_type"]
+        raise NoRule(
+            f"topk: expected ret_type='values', found {found!r}: indices are not quantized"
+        )
     return _moves_scalar(site)
 
 
@@ -248,7 +252,11 @@ def _concatenate(site: QuantizedSite) -> tuple[Expr, Types]:
         )
         return made, out
     if site.out is None and not all(t.same(out) for t in kinds):
-        raise NoRule("concatenate: the scale and zero point of its result are not known")
+        raise NoRule(
+            "concatenate: the scale and zero point of its result are unknown, because its operands "
+            "differ in them and an operator between it and qnn.quantize changes the range of the "
+            "values"
+        )
     parts = [requantized(v, t, out) for v, t in zip(values.fields, kinds, strict=True)]
     return op_call("concatenate", Tuple(tuple(parts)), **site.attrs), out
 
@@ -308,7 +316,7 @@ def _mean_over(site: QuantizedSite, attrs: Attrs, count: int) -> tuple[Expr, Typ
 def _mean(site: QuantizedSite) -> tuple[Expr, Types]:
     shape = site.shapes[0]
     if shape is None:
-        raise NoRule("mean: the number of elements is not known")
+        raise NoRule("mean: expected an operand of static shape, found dynamic or unknown dims")
     attrs = site.attrs
     axis = attrs["axis"]
     axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
@@ -323,7 +331,7 @@ def _mean(site: QuantizedSite) -> tuple[Expr, Types]:
 def _global_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
     shape, layout = site.shapes[0], site.attrs["layout"]
     if shape is None or len(layout) != len(shape):
-        raise NoRule("nn.global_avg_pool2d: the number of elements is not known")
+        raise NoRule("nn.global_avg_pool2d: expected static dims and a layout without blocks")
     axes = tuple(layout.index(letter) for letter in "HW")
     sums = {"axis": axes, "keepdims": True, "exclude": False}
     return _mean_over(site, sums, math.prod(shape[a] for a in axes))
@@ -349,13 +357,16 @@ def _adaptive_avg_pool(site: QuantizedSite) -> tuple[Expr, Types]:
     """Return a pooling to one element as a mean; if it keeps the shape, return its operand."""
     shape, layout, size = site.shapes[0], site.attrs["layout"], site.attrs["output_size"]
     if shape is None or len(layout) != len(shape):
-        raise NoRule(f"{op_name(site.call)}: the number of elements is not known")
+        raise NoRule(f"{op_name(site.call)}: expected static dims and a layout without blocks")
     axes = tuple(layout.index(letter) for letter in layout if letter not in "NC")
     if site.shape == shape:
         return site.scalar()
     sizes = {size} if isinstance(size, int) else set(size or ())
     if sizes != {1}:
-        raise NoRule(f"{op_name(site.call)}: expected an output of one element, found {size}")
+        raise NoRule(
+            f"{op_name(site.call)}: expected an output_size of 1 on every axis, or the size of the "
+            f"operand; found {size}"
+        )
     sums = {"axis": axes, "keepdims": True, "exclude": False}
     return _mean_over(site, sums, math.prod(shape[a] for a in axes))
 
@@ -413,7 +424,10 @@ def _bias_add(site: QuantizedSite) -> tuple[Expr, Types]:
         params = (x_kind.scale, x_kind.zero_point)
         b = op_call("qnn.quantize", b, *params, axis=0, out_dtype=x_kind.dtype)
     else:
-        raise NoRule("nn.bias_add: expected a bias that is dequantized, or a constant after int32")
+        raise NoRule(
+            "nn.bias_add: expected a dequantized bias; a constant bias is supported only for int32 "
+            "data, such as the result of a matmul or convolution"
+        )
     return op_call("nn.bias_add", x, b, **site.attrs), x_kind
 
 
@@ -495,7 +509,11 @@ def _extreme(site: QuantizedSite) -> tuple[Expr, Types]:
     (a, a_kind), (b, b_kind) = _pair(site)
     out = a_kind if a_kind.same(b_kind) else site.out
     if out is None:
-        raise NoRule(f"{op_name(site.call)}: the scale and zero point of its result are not known")
+        raise NoRule(
+            f"{op_name(site.call)}: the scale and zero point of its result are unknown: "
+            "its operands differ in them and an operator between it and qnn.quantize changes the "
+            "range of the values"
+        )
     return op_call(
         op_name(site.call), requantized(a, a_kind, out), requantized(b, b_kind, out)
     ), out

@@ -85,7 +85,7 @@ def _check_pass(run: object, info: object) -> None:
     if not callable(run):
         raise BadNode(f"a pass: expected a function, found {shown(run)}")
     if not isinstance(info, PassInfo):
-        raise BadNode(f"a pass: expected its relay.transform.PassInfo, found {shown(info)}")
+        raise BadNode(f"a pass: expected a relay.transform.PassInfo, found {shown(info)}")
 
 
 def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule:
@@ -122,7 +122,9 @@ def _info(what: str, given: Any, opt_level: int | None, name: str | None, requir
     if opt_level is None:
         raise BadNode(f"Please provide opt_level for the {what} pass.")
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
-        raise BadNode(f"opt_level: expected an integer below 2^31, found {shown(opt_level)}")
+        raise BadNode(
+            f"opt_level: expected an integer from 0 to 2^31 - 1, found {shown(opt_level)}"
+        )
     if not isinstance(name, str | None):
         raise BadNode(f"name: expected a string, found {shown(name)}")
     if not isinstance(required, list | tuple | None):
@@ -215,7 +217,9 @@ def build_config(
     Earlier releases of Relay had this function instead of the class.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
-        raise BadNode(f"opt_level: expected an integer below 2^31, found {shown(opt_level)}")
+        raise BadNode(
+            f"opt_level: expected an integer from 0 to 2^31 - 1, found {shown(opt_level)}"
+        )
     required = _names("required_pass", required_pass)
     return PassContext(opt_level, required, _names("disabled_pass", disabled_pass))
 

@@ -222,7 +222,10 @@ class _Caster:
     def _unknown(self, name: str) -> None:
         told = f"ToMixedPrecision: no rule says in which type '{name}' is computed"
         if self.missing == 0:
-            raise Unsupported(f"{told}; missing_op_mode=1 only warns, 2 is silent")
+            raise Unsupported(
+                f"{told}; to use the type of its operands, pass missing_op_mode=1 (with a "
+                "warning) or 2 (without)"
+            )
         if self.missing == 1:
             warnings.warn(f"{told}; the type of its operands is used", stacklevel=2)
 

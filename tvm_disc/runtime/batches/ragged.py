@@ -200,7 +200,10 @@ def _packed(
     if not items:
         known = rest is not None and all(d.isdecimal() for d in rest)
         if not known or rest is None or dtype is None:
-            raise BadInput(f"{where}: expected at least one item, whose shape is known, found none")
+            raise BadInput(
+                f"{where}: expected at least one item, found none; an empty list is accepted only "
+                "if the axes of an item after the first have static sizes"
+            )
         shape = (0, *map(int, rest))
         return Ragged(np.zeros(shape, numpy_dtype(dtype)), np.zeros(1, np.int64))
     arrays: list[Rows] = list(items)

@@ -69,7 +69,10 @@ class WordChoice:
             known = np.unique(seen)
             outside = known[(known < 0) | (known >= len(row))]
             if len(outside):
-                raise BadInput(f"ids: expected token ids 0 .. {len(row) - 1}, found {outside[0]}")
+                raise BadInput(
+                    f"prompt: expected token ids 0 .. {len(row) - 1}, the vocabulary of the "
+                    f"logits, found {outside[0]}"
+                )
             part = row[known]
             by = np.where(part > 0, 1 / self.repetition_penalty, self.repetition_penalty)
             row[known] = part * by

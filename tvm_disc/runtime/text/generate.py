@@ -62,8 +62,9 @@ def generate(
     try:
         rule = WordChoice(**sampling)  # type: ignore[arg-type]
     except TypeError:
-        known = ", ".join(WordChoice.__dataclass_fields__)
-        raise BadInput(f"generate: unknown {', '.join(sampling)}; expected {known}") from None
+        known = WordChoice.__dataclass_fields__
+        unknown = ", ".join(name for name in sampling if name not in known)
+        raise BadInput(f"generate: unknown {unknown}; expected {', '.join(known)}") from None
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise BadInput(f"most: expected a number of tokens, at least 0, found {shown(most)}")
     last = _stop_words(stop)
@@ -116,7 +117,7 @@ def _prompt(ids: object) -> Array:
         words = np.empty((), object)
     if words.ndim != 2 or words.dtype.kind not in "iu" or not words.shape[1]:
         found = f"{words.dtype}[{', '.join(map(str, words.shape))}]"
-        raise BadInput(f"ids: expected integers [batch, length >= 1], found {found}")
+        raise BadInput(f"prompt: expected integers [batch, length >= 1], found {found}")
     return words.astype(np.int64)
 
 
@@ -167,14 +168,18 @@ def _words(
     ended, new = np.zeros(rows, bool), words
     for count in range(most if rows else 0):
         scores = np.asarray(step(new))
+        found = list(scores.shape)
         scores = scores[:, -1] if scores.ndim == 3 else scores
         if scores.ndim != 2 or len(scores) != rows or not scores.shape[1]:
             raise BadInput(
-                f"step: expected logits [{rows}, ..., vocabulary], found {list(scores.shape)}"
+                f"model: expected logits of shape [{rows}, vocabulary] or [{rows}, length, "
+                f"vocabulary], found {found}"
             )
         scores = scores.astype(np.result_type(scores.dtype, np.float32), copy=False)
         if np.isnan(scores).any():
-            raise BadInput(f"step: the logits of token {length + count} contain NaN")
+            raise BadInput(
+                f"model: the logits that choose token {length + count} of the rows contain NaN"
+            )
         chosen = rule.choose(scores, words, random)
         if len(last):
             chosen = np.where(ended, new[:, -1], chosen)

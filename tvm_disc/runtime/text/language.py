@@ -215,7 +215,9 @@ def _rows(prompt: Prompts) -> Iterator[Array]:
         except (ValueError, TypeError, RecursionError):  # ragged or nested too deeply
             row = np.empty((), object)
         if row.ndim != 1 or row.dtype.kind not in "iu" or not len(row):
-            raise BadInput(f"prompt: row {k}: expected one or more token ids, found {shown(words)}")
+            raise BadInput(
+                f"prompt: row {k}: expected a list of one or more token ids, found {shown(words)}"
+            )
         yield row
 
 

@@ -78,10 +78,12 @@ def ragged_attention(
         return None
     outermost = bool(lead) and cofactor(lead[0], (items,), solver) is not None
     heads = cofactor(product(lead), (items,), solver) if outermost else None
-    if heads is None or ("queries" in sides and rows is None):
+    if heads is None:
         return WhyNot(
             "attention", "the outermost axis of the matrices must be the items of the ragged batch"
         )
+    if "queries" in sides and rows is None:
+        return WhyNot("attention", "its result must be ragged, because its queries are")
     queries, keys = sides.get("queries"), sides.get("keys")
     return RaggedAttention(queries, keys, m if rows is None else rows, heads)
 

@@ -36,7 +36,7 @@ from tvm_disc.schedules.conv.contraction import (
     spatial,
 )
 from tvm_disc.schedules.conv.cost import DirectSums
-from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
+from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window, values_of
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
@@ -154,7 +154,7 @@ def _refusal(group: Group, node: Node, data: Node) -> str | None:
         return f"it requires a window of at most {_MOST_TAPS} columns: {width}"
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
-        return f"it does not support sums of {data.dtype} in {sums}"
+        return f"it does not support {values_of(node, data.dtype, sums)}"
     return outside_window(group, node, data)
 
 

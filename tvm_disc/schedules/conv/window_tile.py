@@ -76,7 +76,10 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         and not node.attrs.get("count_include_pad")
         and (any(geometry(node, rank).padding) or node.attrs.get("ceil_mode"))
     ):
-        return "it requires averages that count the padding: this pooling excludes the padding"
+        return (
+            "it requires averages that divide by the window's size: this pooling does not count "
+            "the padding or positions beyond it"
+        )
     if taps is None or math.prod(taps) > _MOST_TAPS:
         size = "its size is unknown" if taps is None else f"it has {math.prod(taps)}"
         return f"it requires a window of at most {_MOST_TAPS} elements: {size}"
@@ -86,9 +89,16 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         return "it requires several outputs per row: the last axis has size 1"
     summed = node.weighted or "avg" in node.op
     sums = node.dtype if summed else data.dtype
-    if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
+    if (data.dtype, sums) not in _TYPES:
+        return f"it does not support {values_of(node, data.dtype, sums)}"
+    if not has_masks(machine.lanes * 4, data.dtype):
         return f"it requires masked vector loads: this processor has none for {data.dtype}"
     return outside_window(group, node)
+
+
+def values_of(node: Node, dtype: str, sums: str) -> str:
+    """Return a text that names what a window computes from elements of ``dtype``."""
+    return f"maxima of {dtype}" if "max" in node.op else f"sums of {dtype} in {sums}"
 
 
 def outside_window(group: Group, node: Node, data: Node | None = None) -> str | None:

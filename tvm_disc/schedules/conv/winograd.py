@@ -43,6 +43,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import const, i64, ramp
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Buffer, Expr
@@ -161,7 +162,8 @@ def _no_filter(node: Node) -> str | None:
         return "Winograd requires a 2-d convolution with the channels last, as in NHWC"
     window, groups = _shape(node.inputs[1])[2:], int(node.attrs["groups"])
     if window != (TAPS, TAPS):
-        return f"Winograd requires a 3x3 window: the window is {'x'.join(map(str, window))}"
+        sizes = "x".join(map(show, node.inputs[1].shape[2:]))
+        return f"Winograd requires a 3x3 window: the window is {sizes}"
     if groups != 1:
         return f"Winograd requires one group: there are {groups}"
     return None

@@ -81,10 +81,10 @@ class Records:
             return ""
         shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")
         kept = len(self.times)
-        return (
-            f"{path}: {len(self.damaged)} damaged lines were skipped (line {shown}); "
-            f"{kept} records were read"
-        )
+        one = len(self.damaged) == 1
+        damaged = "1 damaged line was" if one else f"{len(self.damaged)} damaged lines were"
+        read = "1 record was" if kept == 1 else f"{kept} records were"
+        return f"{path}: {damaged} skipped (line{'' if one else 's'} {shown}); {read} read"
 
 
 def read_records(path: Path, context: Context, *others: Context) -> Records:

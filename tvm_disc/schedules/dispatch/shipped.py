@@ -76,7 +76,7 @@ def read_constants(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: expected JSON, found {error}; {_REPAIR}") from error
+        raise BadInput(f"{path}: cannot be read as JSON: {error}; {_REPAIR}") from error
     if not isinstance(found, dict):
         raise BadInput(f"{path}: expected a JSON object, found {shown(found)}; {_REPAIR}")
     _check_names(f"{path}", found, ("processor", "level", "measured on", *_SECTIONS))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, shown
 
 DEEPEST = 64  # largest number of splits on a path of a tree that is read from a file
 _FORM = '{"run": ...} or {"if": text, "below": integer, "then": ..., "else": ...}'
@@ -140,10 +140,15 @@ def read_trees(path: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"dispatch: {path}: {error}") from None
+    except OSError as error:
+        raise BadInput(f"dispatch: {path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"dispatch: {path}: cannot be read as JSON: {error}") from None
     if not isinstance(found, dict):
-        raise BadInput(f"dispatch: {path}: expected a JSON object with a tree for each group")
+        raise BadInput(
+            f"dispatch: {path}: expected a JSON object with a tree for each group, found "
+            f"{shown(found)}"
+        )
     for group, tree in found.items():
         if tree != {}:
             where = f"dispatch: {path}: group {group[:80]!r}"
@@ -165,7 +170,7 @@ def _check_form(tree: Any, where: str) -> None:
         fits = fits and isinstance(node["if"], str)
         at = node["below"] if fits else None
         if not isinstance(at, int) or abs(at) >= 1 << 63:
-            raise BadInput(f"{where}: expected {_FORM}, found {str(node)[:80]}")
+            raise BadInput(f"{where}: expected {_FORM}, found {shown(node)}")
         stack += [(node["then"], level + 1), (node["else"], level + 1)]
 
 
@@ -177,7 +182,7 @@ def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequen
     """
     if "run" in data:
         if data["run"] not in variants:
-            raise ValueError(f"unknown variant {data['run']}")
+            raise ValueError(f"unknown variant {shown(data['run'])}")
         return Leaf(list(variants).index(data["run"]))
     if data["if"] not in features:
         raise ValueError(f"unknown quantity {data['if']!r}; expected one of {', '.join(features)}")

@@ -75,12 +75,12 @@ def plan_tensor_cores(group: Group, solver: Solver, machine: Machine) -> list[Pl
         )
     if not node.dtype.startswith(("float", "bfloat")) or node.dtype == "float64":
         return WhyNot(
-            "tensor cores", f"they require a result of float32 or narrower: it is {node.dtype}"
+            "tensor cores", f"they require a float result of at most 32 bits: it is {node.dtype}"
         )
     if device.architectures[0] < ARCHITECTURE:
         return WhyNot(
             "tensor cores",
-            f"they require sm_80 or newer: the device is sm_{device.architectures[0]}",
+            f"they require sm_80 or newer: the target includes sm_{device.architectures[0]}",
         )
     plans = _TensorTiling(Plain(rows_view(group, node)), solver, machine)
     size = static_dim(plans.view.sizes[1])
