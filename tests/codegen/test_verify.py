@@ -198,7 +198,7 @@ def test_a_tolerance_is_a_number(tolerance: Any) -> None:
 def test_inputs_that_a_call_refuses() -> None:
     model = chain()
     exe = tvm_disc.build(model)
-    with pytest.raises(BadInput, match="expected 1 inputs"):
+    with pytest.raises(BadInput, match="expected 1 input"):
         exe.verify()
     with pytest.raises((BadInput, GuardFailed), match="axis 1"):
         exe.verify(np.zeros((3, 5), "float32"))

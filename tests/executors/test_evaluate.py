@@ -154,7 +154,7 @@ def test_refused(case: str) -> None:
 def test_calls_are_refused_by_name() -> None:
     run = relay.create_executor("vm", dense(), params={"w": W}).evaluate()
     for args, kwargs, message in [
-        ((), {}, "expected 1 inputs"),
+        ((), {}, "expected 1 input"),
         ((rows(1), rows(1)), {}, "found 2"),
         ((rows(1),), {"x": rows(1)}, "repeated input x"),
         ((), {"y": rows(1)}, "unknown input y"),

@@ -117,8 +117,8 @@ def test_many_threads_share_one_program(net: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, r"expected 1 inputs \(x\), found 0"),
-        ((np.zeros((1, 16), "float32"),) * 2, {}, r"expected 1 inputs \(x\), found 2"),
+        ((), {}, r"expected 1 input \(x\), found 0"),
+        ((np.zeros((1, 16), "float32"),) * 2, {}, r"expected 1 input \(x\), found 2"),
         ((), {"z": np.zeros((1, 16), "float32")}, "unknown input z; expected x"),
         (
             (np.zeros((1, 16), "float32"),),

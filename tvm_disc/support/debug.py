@@ -128,7 +128,8 @@ class Dumper:
             index = "".join(f"{written}\n" for written in self._written)
             (self.directory / INDEX).write_text(index, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadOption(f"dump_dir: {self.directory} cannot be written: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise BadOption(f"dump_dir: {self.directory} cannot be written: {reason}") from None
         return path
 
     @staticmethod

@@ -176,7 +176,7 @@ def test_a_part_of_a_program() -> None:
     mod = relay.IRModule.from_expr(relay.tanh(relay.exp(x)))
     assert "tanh" not in analysis.extract_intermdeiate_expr(mod, 0).astext()
     with pytest.raises(
-        TypeMismatch, match="there is no call 2 \(counted from 0\) in @main, which has 2 calls"
+        TypeMismatch, match=r"there is no call 2 \(counted from 0\) in @main, which has 2 calls"
     ):
         analysis.extract_intermdeiate_expr(mod, 2)
 

@@ -67,7 +67,7 @@ def test_health(client: Any) -> None:
     [
         ({"x": [[1.0, 2.0]]}, "input 'x' axis 1"),
         ({"y": [[1.0]]}, "unknown input y"),
-        ({}, "expected 1 inputs"),
+        ({}, "expected 1 input"),
         ({"x": "text"}, "could not convert"),
         ({"x": [[1.0], [1.0, 2.0]]}, "inhomogeneous"),
     ],

@@ -233,7 +233,8 @@ class HostEmitter:
         tensors = block.bind("tensors", self.num_args - tirx.Cast("int32", profiled))
         self.tensors.into = block.bind("into", tirx.EQ(tensors, i32(inputs + max(1, outputs))))
         fits = tirx.Or(tirx.EQ(tensors, i32(inputs)), self.tensors.into)
-        self.check(fits, f"expected {inputs} inputs ({names})", "TypeError")
+        expected = "1 input" if inputs == 1 else f"{inputs} inputs"
+        self.check(fits, f"expected {expected} ({names or 'none'})", "TypeError")
         self._find_profile(profiled, last)
 
     def _find_profile(self, profiled: Expr, last: Expr) -> None:

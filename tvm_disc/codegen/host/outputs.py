@@ -114,7 +114,8 @@ class CallerTensors:
         """Emit checks of a tensor's rank, dtype and device."""
         code, bits = dtype_fields(dtype)
         ndim = self._field(handle, NDIM, "int32")
-        self.exits.check(tirx.EQ(ndim, i32(rank)), f"{where}: expected {rank} dims")
+        expected = "1 dim" if rank == 1 else f"{rank} dims"
+        self.exits.check(tirx.EQ(ndim, i32(rank)), f"{where}: expected {expected}")
         fits = tirx.And(
             tirx.EQ(self._field(handle, CODE, "uint8"), tirx.IntImm("uint8", code)),
             tirx.EQ(self._field(handle, BITS, "uint8"), tirx.IntImm("uint8", bits)),

@@ -9,8 +9,8 @@ from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import Call, Expr, Function, Match, Pattern, Var, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import binders, pattern_vars, post_order
-from tvm_disc.runtime.calls import counted
 from tvm_disc.relay.visit import free_vars as _free_vars
+from tvm_disc.runtime.calls import counted
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tvm_disc.errors import BadInput, Unsupported, shown
+from tvm_disc.runtime.calls import counted
 from tvm_disc.typing import Array
 
 ROUNDING = 16  # float differences up to this multiple of the type's epsilon are accepted
@@ -98,7 +99,9 @@ def compared(
     another number of results are not compared.
     """
     if len(found) != len(wanted):
-        return Comparison(reference, why=f"it has {len(wanted)} results, expected {len(found)}")
+        return Comparison(
+            reference, why=f"it has {counted(len(wanted), 'result')}, expected {len(found)}"
+        )
     worst, where, equal = 0.0, "all results", True
     for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
         size = difference(a, b)

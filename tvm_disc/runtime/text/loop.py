@@ -128,7 +128,9 @@ class CompiledLoop:
         self._read += count
         if self._status == NOT_A_NUMBER:
             self._plan[PlanWord.READY] = 1
-            self._failure = BadInput(f"step: the logits of token {self._read} contain NaN")
+            self._failure = BadInput(
+                f"model: the logits that choose token {self._read} of the rows contain NaN"
+            )
         if self._failure is not None and not count + before:
             self._repeat(self._failure)
         return chosen[:count]
