@@ -198,7 +198,7 @@ def test_several_targets(model: str, targets: list[str], tmp_path: Path, capsys:
     assert main(["explain", path, "--level", "x86-64"]) == 0
     assert "  x86-64: runs\n  x86-64-v2\n" in capsys.readouterr().out
     assert refusal(["run", path, "--level", "znver9"], capsys) == (
-        "level: the program has no level 'znver9'; its levels are x86-64, x86-64-v2"
+        "level: the program has no level 'znver9'; its levels: x86-64, x86-64-v2"
     )
 
 

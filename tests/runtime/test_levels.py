@@ -199,7 +199,7 @@ def test_refused_lists(target: Any, message: str) -> None:
 
 
 def test_an_unknown_level(saved: Path) -> None:
-    message = "has no level 'x86-64-v9'; its levels are x86-64-v2, x86-64-v3, x86-64-v4"
+    message = "has no level 'x86-64-v9'; its levels: x86-64-v2, x86-64-v3, x86-64-v4"
     with pytest.raises(BadOption, match=message):
         tvm_disc.load(saved, level="x86-64-v9")
     with pytest.raises(BadOption, match=message):

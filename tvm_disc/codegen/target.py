@@ -151,7 +151,8 @@ def _not_llvm(kind: object) -> str:
     """
     near = difflib.get_close_matches(str(kind), _cpus(triple_of({})), n=3)
     hint = f"; if it is a CPU, did you mean {' or '.join(near)}?" if near else ""
-    return f"target: expected an llvm target, found {kind!r}{hint}"
+    found = "no kind" if kind is None else repr(kind)
+    return f"target: expected an llvm target, found {found}{hint}"
 
 
 def _cpus(triple: str) -> list[str]:
@@ -248,6 +249,6 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
     if cpus and str(cpu) not in cpus:
         near = difflib.get_close_matches(str(cpu), cpus, n=3) or cpus[-3:]
         raise Unsupported(
-            f"target: unknown CPU {str(cpu)!r} for {triple}; LLVM supports {', '.join(near)} ..."
+            f"target: unknown CPU {str(cpu)!r} for {triple}; LLVM supports {', '.join(near)}, ..."
         )
     return given

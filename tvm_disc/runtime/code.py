@@ -117,7 +117,7 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
         return len(names) - 1 if best is None else best
     if wanted not in names:
         raise BadOption(
-            f"level: the program has no level {wanted!r}; its levels are {', '.join(names)}"
+            f"level: the program has no level {wanted!r}; its levels: {', '.join(names)}"
         )
     return names.index(wanted)
 

@@ -120,6 +120,14 @@ def reasons(
     return [str(f) for f in needed] + [f"by {law}" for law in st.hits]
 
 
+def because(chain: Sequence[str]) -> str:
+    """Return the facts of a chain from :func:`reasons` as the end of a message, after a colon; the
+    laws are left out.
+    """
+    facts = [line.replace("    [", " (", 1)[:-1] + ")" for line in chain if line.endswith("]")]
+    return f": {' and '.join(facts)}" if facts else ""
+
+
 def line_of(guard: Guard, origins: Mapping[str, str] = {}) -> str:
     """Return a guard's condition, and the operator or constraint that requires it.
 

@@ -27,7 +27,7 @@ from .bounds import lower, upper
 from .budget import Budget, query
 from .constraints import Likely, parse_constraint
 from .convert import Converter
-from .explain import conflict, describe, reasons
+from .explain import because, conflict, describe, reasons
 from .facts import Fact, Guard, StatedCond, Wish, kind_of
 from .normal import norm, norm_cond
 from .printing import legible, plain, show, show_shape
@@ -420,8 +420,7 @@ class Solver:
         text = message or self._words(c, self._text(cond))
         if answer is False:
             chain = self.why(self._convert.cond_expr(cond_not(c)))
-            because = f": {'; '.join(chain)}" if chain else ""
-            raise ShapeConflict(f"{context}: {text}, which is impossible{because}")
+            raise ShapeConflict(f"{context}: {text}, which is impossible{because(chain)}")
         symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
         expr = self._convert.cond_expr(c)
         if c.computed:
