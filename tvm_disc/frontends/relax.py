@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import tvm
 from tvm import relax
 
@@ -26,9 +28,22 @@ def from_relax(mod: object) -> object:
     try:
         relax.analysis.well_formed(mod)
     except (tvm.error.InternalError, ValueError, TypeError) as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise TypeMismatch(
-            f"this Relax module is not well formed: {reason}. "
-            "A symbolic dim must occur alone in some input shape: rename a dim such as 2*n"
-        ) from error
+        reason = _reason(str(error), mod)
+        raise TypeMismatch(f"this Relax module is not well formed: {reason}") from error
     return mod
+
+
+def _reason(text: str, mod: tvm.IRModule) -> str:
+    """Return TVM's reason without addresses and the text of its check, with advice if one helps."""
+    reason = text.strip().splitlines()[-1].rpartition(") is false: ")[2].rstrip(". ")
+    reason = re.sub(r"^Function 0x[0-9a-f]+", "A function", reason)
+    functions = [func for func in mod.functions.values() if isinstance(func, relax.Function)]
+    found = [v for func in functions for v in relax.analysis.all_vars(func)]
+    variables = {str(v.name) for v in found if not isinstance(v.ty, tvm.ir.PrimType)}
+    name = reason.removeprefix("Var ").removesuffix(" is not defined")
+    if reason != f"Var {name} is not defined" or name in variables:  # not about a symbol of a dim
+        return reason
+    return (
+        f"{reason}; expected {name} as a whole dim of some input: replace an input dim such as "
+        f"2 * {name} by a new symbol"
+    )
