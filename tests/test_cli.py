@@ -339,7 +339,9 @@ def test_refuses_files_that_are_no_onnx_model(tmp_path: Path, capsys: Capture) -
     damaged = (b"", b"only text\n", whole[: len(whole) // 2], bytes(100))
     for data in damaged:
         path.write_bytes(data)
-        assert refusal(["explain", str(path)], capsys).startswith(f"'{path}' holds no ONNX model: ")
+        assert refusal(["explain", str(path)], capsys).startswith(
+            f"'{path}' cannot be read as an ONNX model: "
+        )
 
 
 def test_unsupported_nodes_are_one_line(tmp_path: Path, capsys: Capture) -> None:
@@ -347,8 +349,8 @@ def test_unsupported_nodes_are_one_line(tmp_path: Path, capsys: Capture) -> None
     onnx.save(onnx_model("Foo", "Bar", domain="my.ops"), path)
     assert refusal(["explain", path], capsys) == (
         "2 nodes of this ONNX model cannot be imported: "
-        "Foo (domain my.ops, opset 1), node 'Foo_0', of x; "
-        "Bar (domain my.ops, opset 1), node 'Bar_1', of t0"
+        "Foo (domain my.ops, opset 1), node 'Foo_0', inputs: x; "
+        "Bar (domain my.ops, opset 1), node 'Bar_1', inputs: t0"
     )
 
 

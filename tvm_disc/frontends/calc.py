@@ -79,7 +79,8 @@ class Calc(Calls[Expr, Dim]):
         """Return the only element of a tensor, which must be known at compile time."""
         value = self.known(x)
         if value is None or value.size != 1:
-            raise Unsupported(f"{what} must be one number known at compile time")
+            found = "" if value is None else f", found {value.size} numbers"
+            raise Unsupported(f"{what} must be one number known at compile time{found}")
         return value.reshape(-1)[0].item()
 
     def numbers(self, x: Expr, what: str) -> list[int]:
@@ -94,8 +95,14 @@ class Calc(Calls[Expr, Dim]):
         dims = self.literals(x)
         size = 1 if not dims else dims[0]
         if len(dims) > 1 or size is None:
-            raise Unsupported(f"the number of elements of {what} must be known at compile time")
+            raise self._not_counted(x, what)
         return size
+
+    def _not_counted(self, x: Expr, what: str) -> Unsupported:
+        """Return the error for a tensor that is not a vector of known length."""
+        if self.rank(x) != 1:
+            return Unsupported(f"{what}: expected a vector, found a tensor of rank {self.rank(x)}")
+        return Unsupported(f"the number of elements of {what} must be known at compile time")
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -285,7 +292,7 @@ class Calc(Calls[Expr, Dim]):
         """Return the elements of an integer vector; known elements are Python integers."""
         found = self.infer.elements_of(vector)
         if found is None:
-            raise Unsupported(f"the number of elements of {what} must be known at compile time")
+            raise self._not_counted(vector, what)
         wide = self.cast(vector, "int64")
         return [self.item(wide, k) if v is None else v for k, v in enumerate(found)]
 

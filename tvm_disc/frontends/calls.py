@@ -50,8 +50,8 @@ def converting(where: str, prefix: str, marks: Sequence[str]) -> Iterator[None]:
     Args:
         where: the operator and its location in the model.
         prefix: text of an error message before ``where``.
-        marks: an error whose message contains one of these strings is raised unchanged, because
-            an inner conversion has already added a location.
+        marks: an error whose message begins with one of these strings is raised unchanged,
+            because an inner conversion has already added a location.
 
     Raises:
         DiscError: the conversion failed.
@@ -60,9 +60,9 @@ def converting(where: str, prefix: str, marks: Sequence[str]) -> Iterator[None]:
         try:
             yield
         except DiscError as error:
-            if any(mark in str(error) for mark in marks):
+            if str(error).startswith(tuple(marks)):
                 raise
-            text = f"{prefix}{where}: " + str(error).replace(f" at {where}", "")
+            text = f"{prefix}{where}: " + str(error).replace(f" at {where}", "").removeprefix(": ")
             try:
                 made = type(error)(text)
             except TypeError:
@@ -72,7 +72,7 @@ def converting(where: str, prefix: str, marks: Sequence[str]) -> Iterator[None]:
             raise
         except Exception as error:  # a malformed model may raise any exception
             what = f"{type(error).__name__}: {str(error)[:400]}"
-            raise Unsupported(f"{prefix}{where}: {what}") from error
+            raise Unsupported(f"{prefix}{where}: cannot convert the operator: {what}") from error
 
 
 def op(name: str, *args: Any, **attrs: Any) -> Expr:
@@ -269,14 +269,14 @@ class Calls(ABC, Generic[T, D]):
 
     # -- axes ----------------------------------------------------------------------------------
 
-    def axis(self, axis: int, rank: int) -> int:
-        """Return an axis as a nonnegative number.
+    def axis(self, axis: int, rank: int, of: str = "") -> int:
+        """Return an axis as a nonnegative number; ``of`` is the tensor's name for the message.
 
         Raises:
             TypeMismatch: the axis is out of range.
         """
         if not -rank <= axis < rank:
-            raise TypeMismatch(f"axis {axis} is out of range for rank {rank}")
+            raise TypeMismatch(f"axis {axis} is out of range for {of and of + ' of '}rank {rank}")
         return axis % rank
 
     # -- numbers and arithmetic ----------------------------------------------------------------
@@ -434,9 +434,10 @@ class Calls(ABC, Generic[T, D]):
         Raises:
             TypeMismatch: an axis of the order is out of range or occurs twice.
         """
-        order = [self.axis(a, len(order)) for a in order]
-        if len(set(order)) < len(order):
-            raise TypeMismatch(f"expected every axis once, found the order {order}")
+        rank, given = len(order), list(order)
+        order = [a % rank for a in given if -rank <= a < rank]
+        if len(set(order)) < rank:
+            raise TypeMismatch(f"expected every axis once, found the order {given}")
         if order == list(range(len(order))):
             return x
         expr = self.expr(x)

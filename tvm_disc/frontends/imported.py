@@ -115,7 +115,9 @@ def _input(inputs: Mapping[str, object], what: str, name: object) -> object:
 def _give_shape(value: Any, dims: Any) -> None:
     tensor = value.type.tensor_type
     if not isinstance(dims, list | tuple):
-        raise BadInput(f"from_onnx: shape of {value.name!r}: expected dims, found {shown(dims)}")
+        raise BadInput(
+            f"from_onnx: shape of {value.name!r}: expected a list or tuple, found {shown(dims)}"
+        )
     if tensor.HasField("shape") and len(tensor.shape.dim) != len(dims):
         raise BadInput(
             f"from_onnx: shape of {value.name!r}: expected {len(tensor.shape.dim)} dims, as in "
@@ -131,8 +133,8 @@ def _give_shape(value: Any, dims: Any) -> None:
             made.dim_param = dim
         elif isinstance(dim, bool) or not hasattr(dim, "__index__") or not 0 <= int(dim) < 2**63:
             raise BadInput(
-                f"from_onnx: shape of {value.name!r}: expected a number of at least 0, a name or "
-                f"relay.Any(), found {shown(dim)}"
+                f"from_onnx: shape of {value.name!r}: expected a number from 0 to 2**63 - 1, a "
+                f"name or relay.Any(), found {shown(dim)}"
             )
         else:
             made.dim_value = int(dim)
@@ -144,14 +146,16 @@ def _agree(value: Any, wanted: object) -> None:
     found = str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
     if wanted != found:
         raise TypeMismatch(
-            f"from_onnx: dtype of {value.name!r}: the model says {found}, found {shown(wanted)}; "
-            "change the model, or leave it out"
+            f"from_onnx: dtype of {value.name!r}: expected {found}, as in the model, found "
+            f"{shown(wanted)}; leave out dtype, or change the model"
         )
 
 
 def _give_opset(read: ModelProto, opset: object) -> None:
     if isinstance(opset, bool) or not isinstance(opset, int) or not 0 < opset < 2**31:
-        raise BadInput(f"from_onnx: opset: expected an integer from 1, found {shown(opset)}")
+        raise BadInput(
+            f"from_onnx: opset: expected an integer from 1 to {2**31 - 1}, found {shown(opset)}"
+        )
     for known in read.opset_import:
         if known.domain in ("", "ai.onnx"):
             known.version = opset

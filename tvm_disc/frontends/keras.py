@@ -54,8 +54,8 @@ def from_keras(model: Model) -> IRModule:
         except (TypeError, ValueError) as error:  # JAX cannot prove that two shapes are equal
             found = error
     raise Unsupported(
-        f"Keras model {model.name!r}: JAX cannot export it if each None in the input shapes is a "
-        f"separate dim: {_text(found)}; {_ADVICE}"
+        f"Keras model {model.name!r}: JAX cannot export it with symbols for the Nones of the input "
+        f"shapes: {_text(found)}; {_ADVICE}"
     ) from found
 
 

@@ -17,6 +17,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 
 _NUMBERS = count()
+_OWN = ("the iteration number",)
 _Shape: TypeAlias = "tuple[str, list[tuple[rt.Dim, Callable[[], Any]]]]"
 
 
@@ -87,12 +88,15 @@ class TensorLoop(Generic[T, D]):
     Attributes:
         fixed: tensors that every iteration reads and none changes.
         state: initial values of the tensors that every iteration replaces.
+        own: names, for messages, of the first entries of ``state``, which the model does not have.
         outer: for each unknown dim of these tensors its formula, its name in the body, and its
             size outside.
     """
 
-    def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
-        self.n, self.fixed, self.state = n, list(fixed), list(state)
+    def __init__(
+        self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T], own: Sequence[str] = ()
+    ) -> None:
+        self.n, self.fixed, self.state, self.own = n, list(fixed), list(state), own
         self.outer: list[tuple[object, rt.Any, D]] = []
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
@@ -164,9 +168,10 @@ class TensorLoop(Generic[T, D]):
         """Return the type of state ``k`` before and after an iteration; changed dims are Any."""
         n, old = self.n, self.types[k]
         if old.dtype != n.dtype(new) or len(old.shape) != n.rank(new):
-            found = f"{n.dtype(new)} of rank {n.rank(new)}"
+            name = [*self.own, f"state {k - len(self.own)}"][min(k, len(self.own))]
             raise TypeMismatch(
-                f"state {k} of a loop is {old} before an iteration and {found} after it"
+                f"{name} of a loop: expected {old.dtype} of rank {len(old.shape)} after an "
+                f"iteration, as before it, found {n.dtype(new)} of rank {n.rank(new)}"
             )
         same = [n.same(a, b) for a, b in zip(n.formulas(var), n.formulas(new), strict=True)]
         dims = [
@@ -276,7 +281,7 @@ def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
 def _counted(
     n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], step: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    loop = TensorLoop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
+    loop = TensorLoop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state], _OWN)
 
     def more(given: list[T], now: list[T]) -> T:
         return now[0] < given[0]

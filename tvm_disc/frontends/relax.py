@@ -24,7 +24,8 @@ def from_relax(mod: object) -> object:
         )
     names = {str(gv.name_hint): func for gv, func in mod.functions_items()}
     if not isinstance(names.get("main"), relax.Function):
-        raise TypeMismatch(f"expected a Relax function 'main', found {sorted(names)}")
+        kind = type(names["main"]).__name__ if "main" in names else sorted(names)
+        raise TypeMismatch(f"expected a Relax function 'main', found {kind}")
     try:
         relax.analysis.well_formed(mod)
     except (tvm.error.InternalError, ValueError, TypeError) as error:

@@ -262,7 +262,9 @@ def test_a_state_of_another_type_is_refused() -> None:
     made = model(
         [node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": (F32, ["n"]), "m": (I64, [])}
     )
-    with pytest.raises(TypeMismatch, match=r"ONNX Loop 'y': state 2 of a loop is .* before"):
+    with pytest.raises(
+        TypeMismatch, match=r"ONNX Loop 'y': state 0 of a loop: expected .*, as before it, found"
+    ):
         build(made)
 
 

@@ -23,16 +23,16 @@ X = {"x": (F32, ["n", 3])}
     [
         (
             node("Softmax", ["x"], ["y"], axes=1),
-            "Softmax 'y': attribute 'axes' unknown to version 13 of the operator; did you mean "
+            "Softmax 'y': attribute 'axes' is unknown to version 13 of the operator; did you mean "
             "'axis'?",
         ),
         (
             node("Relu", ["x"], ["y"], slope=0.5),
-            "Relu 'y': attribute 'slope' unknown to version 14 of the operator; expected none",
+            "Relu 'y': attribute 'slope' is unknown to version 14 of the operator; expected none",
         ),
         (
             node("Elu", ["x"], ["y"], aa=1, bb=2),
-            "attributes 'aa', 'bb' unknown to version 6 of the operator; expected alpha",
+            "attributes 'aa', 'bb' are unknown to version 6 of the operator; expected alpha",
         ),
         (
             node("Relu", ["x", "x"], ["y"]),
@@ -50,7 +50,7 @@ def test_unknown_parts_of_a_node_are_refused(refused: Any, message: str) -> None
 def test_a_version_has_its_own_attributes() -> None:
     old = node("Clip", ["x"], ["y"], min=0.0, max=1.0)
     same(model([old], X, opset=6), [np.linspace(-2, 2, 6, dtype="float32").reshape(2, 3)])
-    with pytest.raises(Unsupported, match="attributes 'max', 'min' unknown to version 13"):
+    with pytest.raises(Unsupported, match="attributes 'max', 'min' are unknown to version 13"):
         build(model([old], X, opset=21))
 
 
@@ -67,7 +67,7 @@ def test_any_number_of_inputs_of_a_variadic_operator() -> None:
 @pytest.mark.parametrize(
     ("inputs", "attributes", "message"),
     [
-        (["x"], {"sope": 2.0}, "attribute 'sope' unknown to the model's function 'Sloped'; did"),
+        (["x"], {"sope": 2.0}, "attribute 'sope' is unknown to the model's function 'Sloped'; did"),
         (["x", "x"], {}, "expected at most 1 input for the model's function 'Sloped', found 2"),
     ],
 )

@@ -153,7 +153,11 @@ def test_rotary_embedding_by_positions() -> None:
 @pytest.mark.parametrize(
     ("name", "attrs", "words"),
     [
-        ("MatMulNBits", {"K": 4, "N": 4, "block_size": 4}, "the weights must be constants"),
+        (
+            "MatMulNBits",
+            {"K": 4, "N": 4, "block_size": 4},
+            "B, scales and zero_points must be constants",
+        ),
         ("Attention", {"num_heads": 2, "do_rotary": 1}, "do_rotary"),
         ("MultiHeadAttention", {"num_heads": 2}, "packed into one input"),
         ("FusedConv", {"activation": "Best"}, "activation 'Best'"),

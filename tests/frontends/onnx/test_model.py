@@ -238,7 +238,7 @@ def test_inputs_of_other_types_are_refused(code: int) -> None:
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.onnx"
     path.write_bytes(b"\xff\xfenot a model")
-    with pytest.raises(BadInput, match="holds no ONNX model"):
+    with pytest.raises(BadInput, match="cannot be read as an ONNX model"):
         tvm_disc.build(path)
 
 

@@ -186,7 +186,7 @@ def test_ranks_inside_of_a_function() -> None:
     ],
 )
 def test_what_is_to_be_declared_is_said(made: Any) -> None:
-    words = f"ONNX {made.op_type} 'y': .* which decides the rank.*declare the rank of 'y'"
+    words = f"ONNX {made.op_type} 'y': .* which determines the rank.*declare the rank of 'y'"
     with pytest.raises(Unsupported, match=words):
         build(model([made], {**CUBE, **VECTOR}))
 

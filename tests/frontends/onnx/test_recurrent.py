@@ -190,7 +190,7 @@ def test_one_direction_matches_the_evaluator() -> None:
     [
         ({"activations": ["Best", "Tanh", "Tanh"]}, "activation 'best'"),
         ({"direction": "sideways"}, "direction: expected .* found 'sideways'"),
-        ({"activations": ["Tanh"]}, "expected 3 activations, found 1"),
+        ({"activations": ["Tanh"]}, "activations: expected 3, 3 per direction; found 1"),
     ],
 )
 def test_variants_that_do_not_exist_are_refused(attributes: Any, words: str) -> None:

@@ -152,7 +152,9 @@ def test_squeeze_without_axes() -> None:
 
 
 def test_axes_that_are_not_there_are_refused() -> None:
-    with pytest.raises(TypeMismatch, match="Unsqueeze 'y': axis 5 is out of range for rank 3"):
+    with pytest.raises(
+        TypeMismatch, match="Unsqueeze 'y': axis 5 is out of range for the result of rank 3"
+    ):
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([5])))
     with pytest.raises(TypeMismatch, match="an axis occurs twice"):
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([0, -4])))

@@ -133,7 +133,7 @@ def test_gradient_of_a_spectrum() -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda x: x * 1j, "a result of complex numbers: return real and imaginary parts"),
+        (lambda x: x * 1j, "result 0: expected real numbers, found complex numbers; return"),
         (lambda x: jnp.tanh(x * 1j).imag, "tanh.*no converter for complex numbers"),
         (lambda x: lax.fori_loop(0, 3, lambda k, z: z * 1j, x + 0j).real, "while.*complex"),
         (

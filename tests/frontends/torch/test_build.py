@@ -101,7 +101,7 @@ def test_a_module_that_cannot_be_exported_says_why() -> None:
 
     message = (
         r"(?s)PyTorch cannot export this module: .*`return x if x\.sum\(\) > 0 else -x`\n"
-        r".*torch\.compile\(model, backend=\"tvm_disc\", dynamic=True\) runs such parts"
+        r".*torch\.compile\(model, backend=\"tvm_disc\", dynamic=True\) runs the parts"
     )
     with pytest.raises(Unsupported, match=message) as found:
         tvm_disc.build(module_of(branch), example_inputs=tensors((3,)))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.gguf.blocks import FORMATS, Blocks, matrix
 from tvm_disc.typing import Array
@@ -27,7 +27,8 @@ class GGUFFile:
 
         self.path = Path(path)
         if not self.path.is_file():
-            raise BadInput(f"{path}: No such file or directory")
+            why = "expected a regular file" if self.path.exists() else "No such file or directory"
+            raise BadInput(f"{path}: {why}")
         try:
             reader = gguf.GGUFReader(self.path)
         except Exception as error:  # a damaged file may raise any exception
@@ -58,7 +59,7 @@ class GGUFFile:
         """Return the value of a key of the metadata, which must be a positive number."""
         found = self.value(key, default)
         if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
-            raise BadInput(f"{self.path}: {key}: expected a positive number, found {found!r}")
+            raise BadInput(f"{self.path}: {key}: expected a positive number, found {shown(found)}")
         return found
 
     def has(self, name: str) -> bool:

@@ -47,7 +47,8 @@ class Declaration:
         known = ", ".join(sorted(self.attributes)) or "none"
         shown = f"attribute{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"expected {known}"
-        return f"{shown} unknown to {self.source}; {hint}"
+        verb = "are" if len(names) > 1 else "is"
+        return f"{shown} {verb} unknown to {self.source}; {hint}"
 
 
 @cache

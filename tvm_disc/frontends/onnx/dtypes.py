@@ -35,7 +35,9 @@ def dtype_of(code: int) -> str:
 
         known = code in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(code) if known else str(code)
-        raise Unsupported(f"element type {name} is not supported")
+        raise Unsupported(
+            f"element type {name} is not supported; expected one of {', '.join(DTYPES.values())}"
+        )
     return DTYPES[code]
 
 

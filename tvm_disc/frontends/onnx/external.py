@@ -50,16 +50,18 @@ def check_model_file(path: Path) -> None:
     """
     try:
         status = path.stat()
-    except (OSError, ValueError):  # ValueError: a name with a zero byte
-        raise BadInput(f"no such ONNX file: {str(path)!r}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        known = isinstance(error, FileNotFoundError)
+        why = "" if known else f": {getattr(error, 'strerror', None) or error}"
+        raise BadInput(f"no such ONNX file: {str(path)!r}{why}") from None
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(
-            f"no such ONNX file: {str(path)!r} is {_kind(status.st_mode)}, expected a regular file"
+            f"no such ONNX file: expected a regular file, {str(path)!r} is {_kind(status.st_mode)}"
         )
     if status.st_size > MODEL_FILE_BYTES:
         raise BadInput(
-            f"{str(path)!r} holds no ONNX model: found {status.st_size} bytes, protobuf's limit is "
-            f"{MODEL_FILE_BYTES}; save the weights as external data"
+            f"{str(path)!r} cannot be read: found {status.st_size} bytes, protobuf's limit is "
+            f"{MODEL_FILE_BYTES} bytes; save the weights as external data"
         )
 
 

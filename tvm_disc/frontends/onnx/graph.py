@@ -11,6 +11,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import Expr, converting
 from tvm_disc.frontends.onnx import functions
 from tvm_disc.frontends.onnx.declaration import check_node
+from tvm_disc.frontends.onnx.grown import Gathered
 from tvm_disc.frontends.onnx.node import OnnxNode, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.rows import find
@@ -79,8 +80,8 @@ class OnnxGraph:
 
     # -- values --------------------------------------------------------------------------------
 
-    def lookup(self, name: str) -> Any:
-        """Return a value by its name, or None for the empty name.
+    def lookup(self, name: str, what: str = "value") -> Any:
+        """Return a value by its name, or None for the empty name; messages call it ``what``.
 
         Raises:
             Unsupported: no value has this name.
@@ -93,8 +94,10 @@ class OnnxGraph:
                 found = self.values[name] = found()
             return found
         if self.outer is None:
-            raise Unsupported(f"no input or node before it produces {name!r}")
-        found = self.values[name] = self.outer.lookup(name)
+            raise Unsupported(
+                f"{what} {name!r} is undefined: no input, initializer or earlier node defines it"
+            )
+        found = self.values[name] = self.outer.lookup(name, what)
         return found
 
     def body(self) -> OnnxGraph:
@@ -115,7 +118,7 @@ class OnnxGraph:
         self.ranks = completed(declared_ranks(proto), proto.node)
         for node in proto.node:
             self.node(node)
-        return [self.lookup(v.name) for v in proto.output]
+        return [self.lookup(v.name, "output") for v in proto.output]
 
     def node(self, proto: Proto) -> None:
         """Convert a node and store its results in ``values``.
@@ -143,7 +146,12 @@ class OnnxGraph:
                 results = row.convert(node)
             if not declared and node.ignored():
                 names = ", ".join(map(repr, node.ignored()))
-                warnings.warn(f"ONNX {title(proto)}: attribute {names} is ignored", stacklevel=2)
+                told = (
+                    f"attribute {names} is"
+                    if len(node.ignored()) == 1
+                    else f"attributes {names} are"
+                )
+                warnings.warn(f"ONNX {title(proto)}: {told} ignored", stacklevel=2)
             return results
         schema = functions.schema_of(domain, proto.op_type, opset)
         if not functions.has_body(schema):
@@ -153,7 +161,10 @@ class OnnxGraph:
         types = [self._type_proto(x) for x in inputs]
         body = functions.body_of(schema, proto, types, opset)
         if body is None:
-            raise Unsupported("ONNX defines no body for inputs of these types")
+            raise Unsupported(
+                "the operator has no converter, and ONNX defines no function body for inputs of "
+                "these types"
+            )
         return self._call(body, proto, self._opsets_of(body), schema)
 
     def opset(self, domain: str) -> int:
@@ -200,7 +211,8 @@ class OnnxGraph:
         missing = [n for n in proto.output[len(results) :] if n]
         if missing:
             raise Unsupported(
-                f"result {missing[0]!r} is not supported: the converter does not compute it"
+                f"result {missing[0]!r} is not supported: expected at most {len(results)} "
+                f"result{'s' * (len(results) != 1)}, found {len(proto.output)}"
             )
 
     def _settled(self, value: Any) -> Any:
@@ -263,14 +275,15 @@ def refuse_unknown(model: ModelProto, opsets: Mapping[str, int], own: Mapping[An
         shown, many = "\n".join(f"  {line}" for line in list(found)[:50]), len(found)
         raise Unsupported(
             f"{many} node{'s' if many > 1 else ''} of this ONNX model cannot be imported:\n{shown}"
+            + (f"\n  and {many - 50} more" if many > 50 else "")
         )
 
 
 def _described(node: NodeProto, domain: str, opset: int) -> str:
-    inputs = ", ".join(node.input) or "no inputs"
+    inputs = ", ".join(name or "(omitted)" for name in node.input) or "none"
     return (
         f"{node.op_type} (domain {domain or 'ai.onnx'}, opset {opset}), "
-        f"node '{name_of(node)}', of {inputs}"
+        f"node '{name_of(node)}', inputs: {inputs}"
     )
 
 
@@ -289,6 +302,11 @@ def results_of(values: Sequence[object], names: Sequence[str]) -> Expr:
 def _result(value: object, name: str) -> Expr:
     if isinstance(value, list):
         return ast.Tuple(tuple(_result(v, name) for v in value))
+    if isinstance(value, Gathered):
+        raise Unsupported(
+            f"result {name!r}: expected a tensor, found a sequence that a loop has extended; "
+            "concatenate it by ConcatFromSequence"
+        )
     if not isinstance(value, Expr):
         raise Unsupported(f"result {name!r}: expected a tensor, found an empty optional")
     return value

@@ -26,7 +26,8 @@ class Growing:
         """
         if len(self.added) != 1:
             raise Unsupported(
-                f"a loop iteration adds {len(self.added)} tensors to a sequence; expected one"
+                "expected a loop that adds one tensor to its sequence in each iteration, found "
+                f"{len(self.added)} tensors"
             )
         return self.added[0]
 
@@ -47,7 +48,7 @@ class Gathered:
 
     def joined(self, n: Calc, axis: int, new: bool) -> Expr:
         """Return all tensors concatenated along ``axis``, or stacked along it if ``new``."""
-        axis = n.axis(axis, n.rank(self.rows) - 1 + new)
+        axis = n.axis(axis, n.rank(self.rows) - 1 + new, "the result")
         moved = n.move(self.rows, 0, axis)
         if new:
             parts = [n.expand(x, axis) for x in self.first]

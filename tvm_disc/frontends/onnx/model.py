@@ -84,12 +84,12 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> object:
     try:
         read = onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's error class is in different modules in its releases
-        raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
+        raise BadInput(f"{os.fspath(path)!r} cannot be read as an ONNX model: {error}") from error
     if not read.graph.output:  # protobuf parses an empty file as a message without fields
         size = Path(path).stat().st_size
         raise BadInput(
-            f"{os.fspath(path)!r} holds no ONNX model: found {size} bytes without a graph that "
-            "has outputs; save or copy it again"
+            f"{os.fspath(path)!r} cannot be read as an ONNX model: found {size} bytes without a "
+            "graph that has outputs; save or copy it again"
         )
     return read
 

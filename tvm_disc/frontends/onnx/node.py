@@ -47,10 +47,10 @@ class OnnxNode(Calc):
     def __getitem__(self, k: int) -> Expr:
         """Return input ``k``, or raise Unsupported if it is missing or not a tensor."""
         if k >= len(self.inputs) or self.inputs[k] is None:
-            raise Unsupported(f"input {k} is missing")
+            raise Unsupported(f"input {k} is missing, which the operator requires")
         found = self.inputs[k]
         if not isinstance(found, Expr):
-            raise Unsupported(f"input {k}: expected a tensor, found a sequence or an optional")
+            raise Unsupported(f"input {k}: expected a tensor, found a sequence")
         return found
 
     def __len__(self) -> int:
@@ -131,8 +131,8 @@ class OnnxNode(Calc):
         rank, name = self.declared(), self.outputs[0]
         if rank is None:
             raise Unsupported(
-                f"{what}, which decides the rank of the result, must be known at compile time; "
-                f"give it in the shape of the input, or declare the rank of {name!r} by a shape"
+                f"{what}, which determines the rank of the result, must be known at compile time; "
+                f"declare it in the shape of that input, or declare the rank of {name!r} by a shape"
             )
         if count(rank) < 0:
             raise TypeMismatch(f"{what} cannot give rank {rank}, which is declared for {name!r}")

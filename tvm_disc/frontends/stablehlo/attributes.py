@@ -76,7 +76,7 @@ def tensor_type(ty: Any) -> Any:
     try:
         return ir.RankedTensorType(ty)
     except ValueError:
-        raise Unsupported(f"type {ty}: expected a tensor with a known rank") from None
+        raise Unsupported(f"expected a tensor with a known rank, found type {ty}") from None
 
 
 def numbers(attribute: Any) -> list[Any]:

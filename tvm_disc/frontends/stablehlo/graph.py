@@ -27,6 +27,7 @@ from tvm_disc.relay.ops.algebra import building
 from tvm_disc.support.limits import MOST_DEPTH, MOST_NODES
 
 SMALL = 64  # maximum number of elements of a result that becomes a constant
+_LOCATED = "stablehlo.", "chlo.", "func."  # how messages with a location begin
 _ENDS = frozenset(["func.return", "return"])
 
 
@@ -88,8 +89,8 @@ class ModuleConversion:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise Unsupported(
-                f"regions and calls are nested more than {MOST_DEPTH} deep; functions cannot call "
-                "themselves"
+                f"regions and calls are nested more than {MOST_DEPTH} deep; reduce the nesting "
+                "(a function cannot call itself)"
             )
         try:
             self.values.update(zip(block.arguments, given, strict=True))
@@ -115,9 +116,10 @@ class ModuleConversion:
                 "converted for each call, and the body of a loop several times"
             )
         if op.name == "stablehlo.constant":
-            self.values[op.results[0]] = self._constant(op)
+            with converting(title(op), "", _LOCATED):
+                self.values[op.results[0]] = self._constant(op)
             return
-        with converting(title(op), "", ["stablehlo.", "chlo."]):
+        with converting(title(op), "", _LOCATED):
             node = StableHLONode(self.infer, op, [self.values[v] for v in op.operands], self)
             with building(node):
                 results = _converted(node)

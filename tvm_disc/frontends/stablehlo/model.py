@@ -37,7 +37,8 @@ def from_stablehlo(source: object) -> IRModule:
     infer = Inference()
     walk = ModuleConversion(infer, loaded.module)
     if "main" not in walk.functions:
-        raise BadInput(f"expected a function @main, found {', '.join(walk.functions) or 'none'}")
+        found = ", ".join(f"@{name}" for name in walk.functions)
+        raise BadInput(f"expected a function @main, found {found or 'none'}")
     block = walk.functions["main"].regions[0].blocks[0]
     arguments = loaded.arguments or _arguments(block)
     names = unique_names([a.name for a in arguments])
@@ -53,8 +54,12 @@ def from_stablehlo(source: object) -> IRModule:
     constraints, checks = split(walk.conditions, texts, infer)
     if not results:
         raise BadInput("the function @main has no results")
-    if any(isinstance(x, ComplexPair) for x in results):
-        raise Unsupported("a result of complex numbers: return real and imaginary parts instead")
+    for k, x in enumerate(results):
+        if isinstance(x, ComplexPair):
+            raise Unsupported(
+                f"result {k}: expected real numbers, found complex numbers; return real and "
+                "imaginary parts instead"
+            )
     body = results[0] if len(results) == 1 else ast.Tuple(tuple(results))
     attrs = {"constraints": tuple(constraints)} if constraints else {}
     return IRModule.from_expr(ast.Function(params, checked(body, checks), attrs=attrs))
@@ -64,8 +69,12 @@ def _arguments(block: Any) -> tuple[FunctionArgument, ...]:
     """Return the arguments of ``main``; its dynamic dims have no names."""
     found = []
     for k, value in enumerate(block.arguments):
-        ty = tensor_type(value.type)
-        found.append(FunctionArgument(reader.name_of(value), tuple(dims_of(ty)), dtype_of(ty), k))
+        name = reader.name_of(value)
+        try:
+            ty = tensor_type(value.type)
+            found.append(FunctionArgument(name, tuple(dims_of(ty)), dtype_of(ty), k))
+        except Unsupported as error:
+            raise Unsupported(f"argument {k} of @main: {error}") from None
     return tuple(found)
 
 

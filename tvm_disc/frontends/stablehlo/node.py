@@ -101,7 +101,8 @@ class StableHLONode(Calc):
         """
         found = [d for d in self.out_dims(k) if d is not None]
         if len(found) < len(self.out_dims(k)):
-            raise Unsupported("expected a result with static dims")
+            dims = ", ".join("?" if d is None else str(d) for d in self.out_dims(k))
+            raise Unsupported(f"expected a result with static dims, found [{dims}]")
         return found
 
     def out_dtype(self, k: int = 0) -> str:
@@ -178,7 +179,8 @@ class StableHLONode(Calc):
         pairs = [(v, self.walk.value(v)) for v in found]
         if any(isinstance(x, ComplexPair) for _, x in pairs):
             raise Unsupported(
-                "loops over complex numbers are not supported; pass real and imaginary parts"
+                "expected regions that read real numbers from outside, found complex numbers; "
+                "pass real and imaginary parts"
             )
         return {v: x for v, x in pairs if not isinstance(x, ast.Constant)}
 

@@ -74,8 +74,13 @@ def _is_path(source: object) -> bool:
 
 def _read(path: Path) -> bytes | str:
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
-            raise BadInput(f"{str(path)!r}: expected a file of at most {MOST_BYTES} bytes")
+        size = path.stat().st_size
+        if not path.is_file():
+            raise BadInput(f"{str(path)!r}: expected a regular file")
+        if size > MOST_BYTES:
+            raise BadInput(
+                f"{str(path)!r}: expected a file of at most {MOST_BYTES} bytes, found {size}"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"cannot read {str(path)!r}: {error.strerror}") from error
@@ -96,7 +101,7 @@ def _deserialized(data: bytes) -> Any:
     except Exception as error:  # flatbuffers may raise any exception for damaged bytes
         raise BadInput(
             "expected StableHLO bytecode or the bytes of jax.export.Exported.serialize, found "
-            f"{len(data)} bytes that JAX cannot read: {type(error).__name__}: {error}"
+            f"{len(data)} bytes that JAX cannot read: {type(error).__name__}: {str(error)[:200]}"
         ) from error
 
 

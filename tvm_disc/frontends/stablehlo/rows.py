@@ -42,6 +42,7 @@ ROWS: Mapping[str, OperationRow] = {
 }
 
 _MANY = "it exchanges data between processes, and a program runs in one"
+_NUMBER = "it returns the number of a process, and a program runs in one"
 _HOST = "a program has no channel to the host during a call"
 
 _OLD = "it is deprecated, and not part of StableHLO's specification"
@@ -50,8 +51,9 @@ REFUSED: Mapping[str, str] = {
     name: reason
     for names, reason in (
         ("all_gather all_reduce all_to_all collective_broadcast collective_permute", _MANY),
-        ("collective_reduce partition_id reduce_scatter replica_id", _MANY),
-        ("async_start async_done", _MANY),
+        ("collective_reduce reduce_scatter", _MANY),
+        ("partition_id replica_id", _NUMBER),
+        ("async_start async_done", "a program runs its operations one after another"),
         ("after_all create_token infeed outfeed recv send", _HOST),
         ("get_tuple_element tuple", "values of a program are tensors; JAX emits no tuples"),
         ("uniform_quantize uniform_dequantize", "there are no tensors of quantized types"),

@@ -66,8 +66,9 @@ def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
                 )
                 check = refusal(cond)
         except (KeyError, SyntaxError, Unsupported) as error:
+            reason = "it has an unsupported operator" if isinstance(error, KeyError) else error
             raise Unsupported(
-                f"the exported program requires `{text}`, which cannot be checked: {error}"
+                f"the exported program requires `{text}`, which cannot be checked: {reason}"
             ) from None
         body = Let(Var("checked"), check, body)
     return body

@@ -25,7 +25,6 @@ from tvm_disc.frontends.torch.agree import Agreement, user_inputs
 from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
-from tvm_disc.frontends.torch.walk import FALLBACK
 from tvm_disc.typing import ExportedProgram, TorchTensor
 
 log = logging.getLogger("tvm_disc")
@@ -100,8 +99,14 @@ def exported(module: object, example_inputs: object, dynamic_shapes: object = No
         return made
     failed = tries.failures[0]
     raise Unsupported(
-        f"PyTorch cannot export this module: {type(failed).__name__}: {_reason(failed)}\n{FALLBACK}"
+        f"PyTorch cannot export this module: {type(failed).__name__}: {_reason(failed)}\n{_ADVISED}"
     ) from failed
+
+
+_ADVISED = (
+    'if PyTorch runs the module on these inputs, torch.compile(model, backend="tvm_disc", '
+    "dynamic=True) runs the parts that cannot be exported in PyTorch and compiles the rest"
+)
 
 
 def _reason(error: Exception) -> str:
@@ -411,7 +416,8 @@ def load_program(path: str | os.PathLike[str]) -> object:
     import torch
 
     if not Path(path).is_file():
-        raise BadInput(f"{path}: No such file or directory")
+        why = "expected a regular file" if Path(path).exists() else "No such file or directory"
+        raise BadInput(f"{path}: {why}")
     try:
         return torch.export.load(path)
     except Exception as error:  # PyTorch may raise any exception while it unpacks the file

@@ -57,7 +57,10 @@ class ExportedInputs:
         self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
         self._own: dict[object, str] = {}
         for name, tensor in tensors:
-            self.variables[name] = self._variable(name, tensor)
+            try:
+                self.variables[name] = self._variable(name, tensor)
+            except Unsupported as error:
+                raise Unsupported(f"input {name!r}: {error}") from None
 
     def _variable(self, name: str, tensor: TorchTensor) -> Value:
         if not hasattr(tensor, "shape"):  # a symbolic number
@@ -92,8 +95,8 @@ class ExportedInputs:
             return self._formula(dim), None
         if len(free) > 1 or len(dim.free_symbols) > 1:
             raise Unsupported(
-                f"input dim {name}: its size {dim} has several symbols, and not all of them are "
-                "dims of inputs"
+                f"axis {name.rpartition('_')[2]}: its size {dim} has several symbols, and not all "
+                "of them are dims of inputs"
             )
         return AnyDim(name), free[0]
 
@@ -105,7 +108,9 @@ class ExportedInputs:
             return int(dim)
         op = _OPS.get(type(dim).__name__)
         if op is None:
-            raise Unsupported(f"an input dim of size {dim} is not supported")
+            raise Unsupported(
+                f"the function {type(dim).__name__} in the size {dim} is not supported"
+            )
         first, *rest = (self._formula(a) for a in dim.args)
         for other in rest:
             first = DimOp(op, first, other)
@@ -124,7 +129,10 @@ class ExportedInputs:
 
         factors = sympy.Poly(dim, symbol).all_coeffs()
         if len(factors) != 2 or not all(c.is_Integer for c in factors) or factors[0] <= 0:
-            raise Unsupported(f"an input dim of size {dim} is not supported")
+            raise Unsupported(
+                f"axis {axis}: expected a size a * {symbol} + b with integers a > 0 and b, found "
+                f"{dim}"
+            )
         step, start = (int(c) for c in factors)
         self.symbols.bind(symbol, partial(_solved, read, step, start))
         dim_name = f"{var.name_hint}.{axis}"

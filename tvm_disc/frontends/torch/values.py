@@ -54,7 +54,7 @@ def relay_dtype(dtype: object) -> str:
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
         raise Unsupported(
-            f"expected elements of bool, integers or floats of 8 to 64 bits, found {name}"
+            f"expected bool, integers of 8 to 64 bits or floats of 16 to 64 bits, found {name}"
         )
     return name
 

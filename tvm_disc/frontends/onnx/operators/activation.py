@@ -99,9 +99,13 @@ def _dropout(n: OnnxNode) -> list[object]:
         ratio = n.known(n.get(1))
         nothing = ratio is not None and not ratio.any()
         if not nothing and (value is None or value.any()):
-            raise Unsupported("training_mode: expected a constant false, for inference")
+            found = "a value unknown at compile time" if value is None else "true"
+            raise Unsupported(
+                f"training_mode: expected a constant false, found {found}; programs compute "
+                "inference only"
+            )
     elif n.opset < 7 and not n.attr("is_test", 0):
-        raise Unsupported("is_test: expected 1, for inference")
+        raise Unsupported("is_test: expected 1, found 0; programs compute inference only")
     x = n[0]
     dtype = "bool" if n.opset >= 10 else n.dtype(x)
     return [x, n.full(1, n.sizes(x), dtype) if n.wants(1) else None]

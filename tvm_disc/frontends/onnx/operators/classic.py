@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, shown
 from tvm_disc.frontends.calc import Calc, Expr, const, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import CLASSIC, Row
@@ -94,8 +94,9 @@ def _gathered(n: OnnxNode, leaf: Expr, trees: int) -> Expr:
     targets, count = np.asarray(n.required("leaf_targetids")), int(n.required("n_targets"))
     if len(targets) != len(weights) or not np.all((targets >= 0) & (targets < count)):
         raise TypeMismatch(
-            f"leaf_targetids: expected {len(weights)} integers from 0 to {count - 1}: one for each "
-            "entry of leaf_weights, less than n_targets"
+            f"leaf_targetids: expected {len(weights)} integers, one for each entry of "
+            f"leaf_weights, at least 0 and less than n_targets, {count}; found "
+            f"{shown(targets.tolist())}"
         )
     dtype = n.dtype(n[0])
     limits = np.finfo(weights.dtype)
@@ -127,35 +128,39 @@ def _forest(n: OnnxNode) -> Forest:
     leaves = array_of(n.required("leaf_weights"), folder).size
     ways = (_ways(n, "nodes_false", nodes, leaves), _ways(n, "nodes_true", nodes, leaves))
     roots = np.asarray(n.required("tree_roots"), "int64")
-    features = _filled(n.required("nodes_featureids"), nodes, leaves)
+    features = _filled("nodes_featureids", n.required("nodes_featureids"), nodes, leaves)
     splits = array_of(n.required("nodes_splits"), folder)
     missing = n.attr("nodes_missing_value_tracks_true") or [0] * nodes
     if np.any((modes < 0) | (modes > MEMBER)):
-        raise TypeMismatch(f"nodes_modes: expected integers from 0 to {MEMBER}")
+        raise TypeMismatch(
+            f"nodes_modes: expected integers from 0 to {MEMBER}, found {shown(modes.tolist())}"
+        )
     if roots.size == 0 or not np.all((roots >= 0) & (roots < nodes)):
-        raise TypeMismatch(f"tree_roots: expected one or more integers from 0 to {nodes - 1}")
+        raise TypeMismatch(
+            f"tree_roots: expected one or more integers, at least 0 and less than {nodes}, the "
+            f"number of nodes; found {shown(roots.tolist())}"
+        )
     return Forest(
         roots,
         features,
-        _filled(modes, nodes, leaves),
-        _filled(splits, nodes, leaves, splits.dtype),
+        _filled("nodes_modes", modes, nodes, leaves),
+        _filled("nodes_splits", splits, nodes, leaves, splits.dtype),
         ways,
         _members(n, modes, leaves),
-        _filled(missing, nodes, leaves, "bool"),
+        _filled("nodes_missing_value_tracks_true", missing, nodes, leaves, "bool"),
         nodes,
         _depth(roots, ways, nodes),
     )
 
 
 def _filled(
-    values: Sequence[int] | Array, nodes: int, leaves: int, dtype: Any = "int64"
+    name: str, values: Sequence[int] | Array, nodes: int, leaves: int, dtype: Any = "int64"
 ) -> np.ndarray:
     """Return an array with the value of each inner node, then an arbitrary value for each leaf."""
     made = np.asarray(values, dtype).reshape(-1)
     if len(made) != nodes:
         raise TypeMismatch(
-            "expected the same number of entries in all attributes of the nodes, found "
-            f"{nodes} and {len(made)}"
+            f"{name}: expected {nodes} entries, as in nodes_modes, found {len(made)}"
         )
     return np.concatenate([made, np.full(leaves, made[0], dtype)])
 
@@ -164,11 +169,14 @@ def _ways(n: OnnxNode, name: str, nodes: int, leaves: int) -> np.ndarray:
     ids = np.asarray(n.required(f"{name}nodeids"), "int64")
     is_leaf = np.asarray(n.required(f"{name}leafs"), "int64") != 0
     if len(ids) != nodes or len(is_leaf) != nodes:
-        raise TypeMismatch(f"{name}nodeids and {name}leafs: expected {nodes} entries")
+        raise TypeMismatch(
+            f"{name}nodeids and {name}leafs: expected {nodes} entries, as in nodes_modes, found "
+            f"{len(ids)} and {len(is_leaf)}"
+        )
     if np.any((ids < 0) | (ids >= np.where(is_leaf, leaves, nodes))):
         raise TypeMismatch(
-            f"{name}nodeids: expected integers less than {nodes} for nodes and less than {leaves} "
-            "for leaves"
+            f"{name}nodeids: expected integers of at least 0, less than {nodes} for nodes and less "
+            f"than {leaves} for leaves, found {shown(ids.tolist())}"
         )
     return np.concatenate([np.where(is_leaf, ids + nodes, ids), nodes + np.arange(leaves)])
 
@@ -199,8 +207,8 @@ def _members(n: OnnxNode, modes: np.ndarray, leaves: int) -> np.ndarray:
         sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)[:-1]
     if len(sets) != len(asked):
         raise TypeMismatch(
-            f"membership_values: expected a set for each of the {len(asked)} nodes of mode "
-            f"{MEMBER}, found {len(sets)}"
+            f"membership_values: expected as many sets, each ended by NaN, as nodes of mode "
+            f"{MEMBER}, {len(asked)}; found {len(sets)}"
         )
     width = max((len(s) for s in sets), default=1)
     table = np.full((len(modes) + leaves, width), np.nan, sets[0].dtype if sets else "float32")

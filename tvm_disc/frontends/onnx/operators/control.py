@@ -52,11 +52,10 @@ def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], d
 
 
 def _tensors(values: Sequence[object], what: str) -> None:
-    if not all(isinstance(v, Expr) for v in values):
-        raise Unsupported(
-            f"{what}: expected tensors, found a sequence or an optional that is not known at "
-            "compile time"
-        )
+    for value in values:
+        if not isinstance(value, Expr):
+            kind = "an omitted or empty optional" if value is None else "a sequence"
+            raise Unsupported(f"{what}: expected tensors, found {kind}")
 
 
 def _if(n: OnnxNode) -> Any:
@@ -116,7 +115,8 @@ def _branch_of_ranks(
     found = "not declared" if declared is None else f"declared as {declared}"
     raise TypeMismatch(
         f"the branches compute {name!r} with ranks {ranks[0]} and {ranks[1]}, and its rank is "
-        f"{found}; if all calls have the same rank, declare it, in value_info or as an output"
+        f"{found}; if all calls take the same branch, declare that rank, in value_info or as an "
+        "output"
     )
 
 
@@ -174,7 +174,8 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
     places = [k for k, s in enumerate(given) if isinstance(s, list)]
     state = [s for s in given if not isinstance(s, list)]
     _tensors(state, "initial values of a loop")
-    loop = TensorLoop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
+    own = "the iteration number", "the condition"
+    loop = TensorLoop(n, [end, *tensors.values()], [const(0, "int64"), first, *state], own)
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
         return (now[0] < fixed[0]) & now[1]
@@ -236,7 +237,9 @@ def _scan_batched(n: OnnxNode) -> list[Any]:
     """Convert Scan of opset 8, which runs a separate scan for every batch entry."""
     body, many = n.required("body"), int(n.required("num_scan_inputs"))
     if n.get(0) is not None:
-        raise Unsupported("input sequence_lens is not supported; convert the model to opset 9")
+        raise Unsupported(
+            "input sequence_lens is not supported; omit it if all sequences have full length"
+        )
     given = n.inputs[1:]
     _tensors(given, "inputs of a scan")
     backwards = list(n.attr("directions") or [0] * many)
@@ -281,7 +284,7 @@ def _scan(n: OnnxNode) -> list[object]:
     shown = []
     for x, axis, back in zip(rows, places, ends, strict=True):
         x = op("reverse", x, axis=0) if back else x
-        shown.append(n.move(x, 0, n.axis(int(axis), n.rank(x))))
+        shown.append(n.move(x, 0, n.axis(int(axis), n.rank(x), "a scan output")))
     return [*last, *shown]
 
 

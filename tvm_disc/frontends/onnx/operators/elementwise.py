@@ -188,7 +188,7 @@ def _bit_cast(n: OnnxNode) -> Expr:
     dtype = dtype_of(int(n.required("to")))
     if np.dtype(dtype).itemsize != np.dtype(n.dtype(n[0])).itemsize:
         raise TypeMismatch(
-            f"expected a type of the same size as {n.dtype(n[0])} as `to`, found {dtype}"
+            f"to: expected a type of the same size as {n.dtype(n[0])}, found {dtype}"
         )
     x = n.cast(n[0], "uint8") if n.dtype(n[0]) == "bool" else n[0]
     if dtype == "bool":

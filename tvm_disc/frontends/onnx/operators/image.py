@@ -71,7 +71,7 @@ def _upsample(n: OnnxNode) -> Expr:
     if n.op == "Upsample" and method == "bilinear":
         method = "linear"
     scales = n.attr("scales")
-    factors = _factors(n, n[1], rank) if scales is None else [float(s) for s in scales]
+    factors = _factors(n, n[1], rank, "scales") if scales is None else [float(s) for s in scales]
     how = How(method, "asymmetric", "floor", -0.75, False, False, 0.0)
     return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
 
@@ -80,11 +80,11 @@ def _resize(n: OnnxNode) -> Expr:
     x, how, axes = n[0], _how(n), n.axes_of(n[0])
     region: list[tuple[Any, Any]] = [(0.0, 1.0)] * len(axes)
     if how.mode == "tf_crop_and_resize":
-        both = _factors(n, n[1], 2 * len(axes))
+        both = _factors(n, n[1], 2 * len(axes), "roi")
         region = list(zip(both[: len(axes)], both[len(axes) :], strict=True))
     sizes = _given(n, 3)
     if sizes is None:
-        return _by_scales(n, axes, _factors(n, n[2], len(axes)), region, how)
+        return _by_scales(n, axes, _factors(n, n[2], len(axes), "scales"), region, how)
     outs = n.sizes_in(n.of_length(sizes, len(axes)), "the sizes")
     policy = str(n.attr("keep_aspect_ratio_policy", "stretch"))
     if policy != "stretch":
@@ -102,12 +102,14 @@ def _given(n: OnnxNode, k: int) -> Any:
     return None if found is None or n.literals(found) == [0] else found
 
 
-def _factors(n: OnnxNode, vector: Expr, count: int) -> list[object]:
+def _factors(n: OnnxNode, vector: Expr, count: int, what: str) -> list[object]:
     """Return the elements of a vector as numbers, or as float64 expressions if it is unknown."""
     known = n.known(vector)
     if known is not None:
         if known.size != count:
-            raise TypeMismatch(f"expected {count} numbers, found {known.size}")
+            raise TypeMismatch(
+                f"{what}: expected {count} number{'s' * (count != 1)}, found {known.size}"
+            )
         return [float(v) for v in known.reshape(-1)]
     wide = n.cast(n.reshape(vector, [count]), F64)
     return [n.item(wide, k) for k in range(count)]
@@ -485,7 +487,7 @@ def _deform_conv(n: OnnxNode) -> Expr:
     """
     x, weight, offset = n[0], n[1], n[2]
     if n.rank(x) != 4:
-        raise Unsupported(f"an input of rank {n.rank(x)}: expected 4")
+        raise Unsupported(f"expected an input of rank 4, found rank {n.rank(x)}")
     kernel = kernel_of(n, weight)
     strides, gaps = (n.ints(name, (1, 1)) for name in ("strides", "dilations"))
     pads = n.ints("pads", (0, 0, 0, 0))

@@ -133,7 +133,7 @@ def _scatter_nd(n: OnnxNode) -> Expr:
 def _one_hot(n: OnnxNode) -> Expr:
     """Convert OneHot; an index that is out of range sets no element."""
     picks, values = n.cast(n[0], "int64"), n[2]
-    axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1)
+    axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1, "the result")
     size = n.length(n[1])
     off, on = (n.item(values, k) for k in range(2))
     places = n.along(n.arange(size), axis, n.rank(picks) + 1)
@@ -147,7 +147,9 @@ def _tensor_scatter(n: OnnxNode) -> Expr:
     rank, axis = n.rank(cache), n.axis_of(cache, -2)
     mode = str(n.attr("mode", "linear"))
     if axis == 0:
-        raise TypeMismatch("axis: expected an axis other than 0, which is the batch axis")
+        raise TypeMismatch(
+            f"axis: expected an axis other than the batch axis, 0; found {n.attr('axis')}"
+        )
     if mode not in ("linear", "circular"):
         raise Unsupported(f"mode: expected 'linear' or 'circular', found {mode!r}")
     batch, size = n.size(cache, 0), n.size(cache, axis)

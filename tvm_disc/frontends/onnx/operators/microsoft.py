@@ -74,7 +74,7 @@ def _attention(n: OnnxNode) -> list[object]:
     """Convert Attention: one matmul computes the queries, keys and values of the input."""
     heads = int(n.required("num_heads"))
     if n.attr("do_rotary", 0):
-        raise Unsupported("do_rotary is not supported")
+        raise Unsupported("do_rotary: expected 0, found 1")
     joined = n.plus(n.matmul(n[0], n[1]), 2)
     third = n.dim("floor_divide", n.size(joined, 2), 3)
     lengths: list[Dim] = [*n.ints("qkv_hidden_sizes")] or [third] * 3
@@ -170,7 +170,8 @@ def _group_query(n: OnnxNode) -> list[object]:
     given = [name for k, name in _NO_INPUTS.items() if n.get(k) is not None]
     given += [name for name, none in _NO_ATTRS.items() if int(n.attr(name, none)) != none]
     if given:
-        raise Unsupported(f"{', '.join(given)} is not supported")
+        verb = "is" if len(given) == 1 else "are"
+        raise Unsupported(f"{', '.join(given)} {verb} not supported")
     heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
     query, key, value = _queries(n, heads, groups)
     rows = n.size(query, 2)
@@ -216,7 +217,10 @@ def _rotary(n: OnnxNode) -> Expr:
             width = n.literals(cos)[-1]
             whole = n.literals(x)[-1]
             if width is None or whole is None:
-                raise Unsupported("num_heads must be given")
+                raise Unsupported(
+                    "attribute 'num_heads' is missing; it is optional only if the last dims of "
+                    "the input and of cos_cache are known at compile time"
+                )
             heads = whole // (2 * width)
         x = split_heads(n, x, heads)
     if n.rank(place) == 1:
@@ -238,9 +242,9 @@ def _matmul_bits(n: OnnxNode) -> Expr:
     packed, scales = n.known(n[1]), n.known(n[2])
     zeros = n.known(n.get(3))
     if packed is None or scales is None or (n.get(3) is not None and zeros is None):
-        raise Unsupported("the weights must be constants")
+        raise Unsupported("B, scales and zero_points must be constants")
     if n.get(4) is not None:
-        raise Unsupported("g_idx is not supported")
+        raise Unsupported("input g_idx is not supported")
     if bits not in (2, 4, 8):
         raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
     numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
@@ -307,7 +311,8 @@ _ACTIVATIONS: Mapping[str, Callable[[OnnxNode, Expr, Sequence[float]], Expr]] = 
 def _activated(n: OnnxNode, x: Expr) -> Expr:
     name = str(n.attr("activation", ""))
     if name not in _ACTIVATIONS:
-        raise Unsupported(f"activation {name!r} is not supported")
+        known = ", ".join(k for k in _ACTIVATIONS if k)
+        raise Unsupported(f"activation: expected one of {known}, found {name!r}")
     return _ACTIVATIONS[name](n, x, n.attr("activation_params") or ())
 
 

@@ -188,7 +188,7 @@ def _qlinear_unary(n: OnnxNode) -> Expr:
     x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
     if n.op == "QLinearGlobalAveragePool":
         if n.attr("channels_last", 0):
-            raise Unsupported("channels_last is not supported")
+            raise Unsupported("channels_last: expected 0, found 1")
         y = n.reduce("mean", x, list(range(2, n.rank(x))), True)
     elif n.op == "QLinearLeakyRelu":
         y = op("nn.leaky_relu", x, alpha=float(n.attr("alpha", 0.01)))

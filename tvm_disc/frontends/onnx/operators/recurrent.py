@@ -44,18 +44,23 @@ _TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
 
 def _activations(n: OnnxNode, defaults: Sequence[str], directions: int) -> list[list[Function]]:
     """Return a list of activation functions for each direction."""
-    names = [str(a).lower() for a in n.attr("activations") or list(defaults) * directions]
+    names = [str(a) for a in n.attr("activations") or list(defaults) * directions]
     alphas, betas = list(n.attr("activation_alpha") or []), list(n.attr("activation_beta") or [])
     found: list[Function] = []
-    for name in names:
+    for given in names:
+        name = given.lower()
         if name not in _FUNCTIONS:
-            raise Unsupported(f"activation {name!r} is not supported")
+            raise Unsupported(
+                f"activations: expected names of {', '.join(_FUNCTIONS)}, found {given!r}"
+            )
         a = alphas.pop(0) if name in _TAKE_ALPHA and alphas else _ALPHA.get(name, 1.0)
         b = betas.pop(0) if name in _TAKE_BETA and betas else _BETA.get(name, 0.0)
         found.append(_bound(n, name, float(a), float(b)))
     each = len(defaults)
     if len(found) != each * directions:
-        raise Unsupported(f"expected {each * directions} activations, found {len(found)}")
+        raise Unsupported(
+            f"activations: expected {each * directions}, {each} per direction; found {len(found)}"
+        )
     return [found[k * each : (k + 1) * each] for k in range(directions)]
 
 
@@ -116,7 +121,10 @@ def _recurrent(
     """
     width = int(n.attr("hidden_size") or n.literals(n[2])[-1] or 0)
     if not width:
-        raise Unsupported("hidden_size must be known at compile time")
+        raise Unsupported(
+            "attribute 'hidden_size' is missing; it is optional only if the last dim of R is known "
+            "at compile time"
+        )
     direction = str(n.attr("direction", "forward"))
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:

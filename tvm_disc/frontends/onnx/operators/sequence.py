@@ -17,12 +17,18 @@ from tvm_disc.frontends.onnx.table import Row
 
 def _items(n: OnnxNode, k: int) -> list[Any]:
     found = n.get(k)
-    if isinstance(found, Growing | Gathered):
+    if isinstance(found, Growing):
         raise Unsupported(
-            "a sequence built by a loop can only be extended in the loop, concatenated or read"
+            "a loop that extends a sequence may only use it in SequenceInsert without a position"
+        )
+    if isinstance(found, Gathered):
+        raise Unsupported(
+            "after a loop has extended a sequence, it may be used only in ConcatFromSequence, "
+            "SequenceLength and, if it was empty before the loop, SequenceAt"
         )
     if not isinstance(found, list):
-        raise TypeMismatch(f"input {k}: expected a sequence, found a tensor")
+        kind = "an omitted or empty optional" if found is None else "a tensor"
+        raise TypeMismatch(f"input {k}: expected a sequence, found {kind}")
     return found
 
 
@@ -32,6 +38,23 @@ def _position(n: OnnxNode, k: int, size: int, default: int) -> int:
         return default
     place = int(n.number(n[k], "a position in a sequence"))
     return place + size if place < 0 else place
+
+
+def _existing(n: OnnxNode, size: int, default: int) -> int:
+    """Return the position of an element that input 1 has; see :func:`_position`.
+
+    Raises:
+        TypeMismatch: the sequence has no such element.
+    """
+    place = _position(n, 1, size, default)
+    if not size:
+        raise TypeMismatch("expected a sequence with an element, found an empty one")
+    if not 0 <= place < size:
+        raise TypeMismatch(
+            f"position: expected {-size} to {size - 1} for a sequence of length {size}, found "
+            f"{place if place >= 0 else place - size}"
+        )
+    return place
 
 
 def _length(n: OnnxNode) -> Expr:
@@ -46,10 +69,7 @@ def _at(n: OnnxNode) -> Any:
     if isinstance(sequence, Gathered) and not sequence.first:
         return [n.take(sequence.rows, n.reshape(n[1], []), 0)]
     items = _items(n, 0)
-    place = _position(n, 1, len(items), 0)
-    if not 0 <= place < len(items):
-        raise TypeMismatch(f"expected a position below {len(items)} in the sequence, found {place}")
-    return [items[place]]
+    return [items[_existing(n, len(items), 0)]]
 
 
 def _insert(n: OnnxNode) -> Any:
@@ -63,7 +83,7 @@ def _insert(n: OnnxNode) -> Any:
 
 def _erase(n: OnnxNode) -> Any:
     items = list(_items(n, 0))
-    del items[_position(n, 1, len(items), len(items) - 1)]
+    del items[_existing(n, len(items), len(items) - 1)]
     return [items]
 
 
@@ -83,7 +103,10 @@ def _split(n: OnnxNode) -> list[list[Expr]]:
         return [n.split(x, n.elements(given, "the lengths"), axis)]
     size = n.literals(x)[axis]
     if size is None:
-        raise Unsupported("the number of pieces must be known at compile time")
+        raise Unsupported(
+            f"the size of axis {axis}, which determines the number of pieces, must be known at "
+            "compile time"
+        )
     part = 1 if given is None else int(n.number(given, "the length of a piece"))
     sizes: list[Dim] = [min(part, size - at) for at in range(0, size, part)]
     pieces = n.split(x, sizes, axis)

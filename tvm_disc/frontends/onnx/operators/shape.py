@@ -104,7 +104,7 @@ def _unsqueeze(n: OnnxNode) -> Expr:
         return _unsqueezed_at(n, x, n.entries(n[1], "the axes", lambda rank: rank - n.rank(x)))
     axes = axes_of(n) or []
     rank = n.rank(x) + len(axes)
-    found = sorted(n.axis(a, rank) for a in axes)
+    found = sorted(n.axis(a, rank, "the result") for a in axes)
     if len(set(found)) < len(found):
         raise TypeMismatch(f"axes {axes}: an axis occurs twice")
     for a in found:

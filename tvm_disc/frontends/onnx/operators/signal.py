@@ -168,7 +168,7 @@ def _stft(n: OnnxNode) -> Expr:
     elif window is not None:
         size = n.size(window, 0)
     else:
-        raise Unsupported("expected a window or frame_length, found neither")
+        raise Unsupported("expected the input window or frame_length, found neither")
     span = size if window is None else n.size(window, 0)
     rest = n.dim("subtract", n.size(x, 1), size)
     frames = n.dim("add", n.dim("floor_divide", rest, hop), 1)

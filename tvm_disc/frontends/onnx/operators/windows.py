@@ -66,7 +66,9 @@ def _tf_idf(n: OnnxNode) -> Expr:
     in the order of the result, as in ONNX's evaluator and ONNX Runtime.
     """
     if n.attr("pool_int64s") is None:
-        raise Unsupported("n-grams of strings are not supported")
+        raise Unsupported(
+            "attribute 'pool_int64s' is missing; n-grams of strings are not supported"
+        )
     pool, starts = list(n.required("pool_int64s")), list(n.required("ngram_counts"))
     most = int(n.required("max_gram_length"))
     x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]

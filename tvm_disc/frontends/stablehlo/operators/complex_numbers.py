@@ -44,7 +44,7 @@ def converted(n: StableHLONode, real: Convert | None) -> object:
     if real is not None and n.name in ("dot_general", "dot"):
         return _contraction(n, real)
     if n.name == "reduce" and (len(n) > 2 or monoid(n.block()) != "add"):
-        raise Unsupported("complex numbers can only be reduced by a sum")
+        raise Unsupported("complex numbers can only be reduced by a sum of one operand")
     if real is None or n.name not in _BY_PARTS:
         raise Unsupported("the operator has no converter for complex numbers")
     return _made(*(real(_part(n, k)) for k in range(2)))

@@ -36,7 +36,7 @@ def fourier(n: StableHLONode, kind: str, x: RealOrParts, lengths: Sequence[int])
         Unsupported: a length is 0.
     """
     if 0 in lengths:
-        raise Unsupported("expected a Fourier transform of at least one element")
+        raise Unsupported(f"expected transform lengths of at least 1, found {list(lengths)}")
     rank = n.rank(x[0])
     axes = range(rank - len(lengths), rank)
     steps = list(zip(axes, lengths, strict=True))

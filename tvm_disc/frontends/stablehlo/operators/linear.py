@@ -144,7 +144,7 @@ def _layout(n: StableHLONode) -> ConvolutionAxes:
 def _convolved(n: StableHLONode, padding: Sequence[Dim]) -> Expr:
     layout, spatial, pads = _layout(n), n.rank(n[0]) - 2, padding_pairs(padding)
     if not 1 <= spatial <= 3:
-        raise Unsupported(f"{spatial} spatial axes: expected 1, 2 or 3")
+        raise Unsupported(f"expected 1, 2 or 3 spatial axes, found {spatial}")
     if n.attr("batch_group_count", 1) != 1:
         return _batch_grouped(n, layout, pads)
     groups = int(n.attr("feature_group_count", 1))

@@ -163,7 +163,8 @@ def _fixed(values: Sequence[Dim]) -> list[int]:
     found = [v for v in values if isinstance(v, int)]
     if len(found) < len(values):
         raise Unsupported(
-            "expected windows and strides of constant sizes, found sizes that depend on a dim"
+            "expected sizes, strides and dilations of windows known at compile time, found values "
+            "that are not"
         )
     return found
 

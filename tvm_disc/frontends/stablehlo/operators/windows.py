@@ -27,7 +27,7 @@ class Windows:
         self.size, self.strides, self.dilations = size, strides, dilations
         count = prod(size)
         if count > MOST_TAPS:
-            raise Unsupported(f"a window of {count} elements; expected at most {MOST_TAPS}")
+            raise Unsupported(f"expected a window of at most {MOST_TAPS} elements, found {count}")
         self.places = list(product(*(range(k) for k in size)))
 
     def counts(self, n: StableHLONode, x: Expr) -> list[Dim]:
@@ -94,7 +94,7 @@ def _select_and_scatter(n: StableHLONode) -> Expr:
     flat = n.ints("padding", [0] * 2 * rank)
     low, high = flat[::2], flat[1::2]
     if monoid(n.block(1)) != "add":
-        raise Unsupported("expected sources that are added, found another function")
+        raise Unsupported("expected a scatter function that adds, found another function")
     windows = Windows(size, strides, ones)
     wide = padded(n, x, n.like(0, x), low, high, [0] * rank)
     chosen = _chosen(n, windows, wide, _valid(n, x, low, high, [0] * rank))

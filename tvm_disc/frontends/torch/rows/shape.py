@@ -270,7 +270,9 @@ def _as_strided(
     """Convert as_strided to a gather from the flat operand, which must be contiguous."""
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or source.storage_offset() != 0:
-        raise Unsupported("as_strided is supported for contiguous tensors only")
+        raise Unsupported(
+            "as_strided: expected a contiguous tensor without storage offset, found another"
+        )
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
         step = m.arange(d) * m.tensor(s, "int64")
