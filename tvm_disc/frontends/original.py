@@ -44,7 +44,7 @@ def _onnx(source: Source) -> Run:
         session = ort.InferenceSession(given, options, ["CPUExecutionProvider"])
         names = [i.name for i in session.get_inputs()]
         if missing := [n for n in names if n not in flat]:
-            raise ValueError(f"it has inputs that the program lacks: {', '.join(missing)}")
+            raise ValueError(f"the model has inputs that the program lacks: {', '.join(missing)}")
         return [np.asarray(x) for x in session.run(None, {n: flat[n] for n in names})]
 
     return run

@@ -39,8 +39,9 @@ def read(source: Source) -> Any:
         return parse(source)
     raise TypeMismatch(
         "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
-        "model or file, a GGUF file, a torch.export.ExportedProgram, a Keras model, or a "
-        f"jax.export.Exported or StableHLO, found {type(source).__name__}"
+        "model or file, a GGUF file, a torch.export.ExportedProgram or its file, a TensorFlow "
+        "SavedModel, a Keras model, or a jax.export.Exported or StableHLO, found "
+        f"{type(source).__name__}"
     )
 
 

@@ -54,7 +54,8 @@ def relay_dtype(dtype: object) -> str:
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
         raise Unsupported(
-            f"expected bool, integers of 8 to 64 bits or floats of 16 to 64 bits, found {name}"
+            "expected elements of bool, integers of 8 to 64 bits or floats of 16 to 64 bits, found "
+            f"{name}"
         )
     return name
 
