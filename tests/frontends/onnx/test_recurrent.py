@@ -188,7 +188,7 @@ def test_one_direction_matches_the_evaluator() -> None:
 @pytest.mark.parametrize(
     ("attributes", "words"),
     [
-        ({"activations": ["Best", "Tanh", "Tanh"]}, "activation 'best'"),
+        ({"activations": ["Best", "Tanh", "Tanh"]}, "activations: .*found 'Best'"),
         ({"direction": "sideways"}, "direction: expected .* found 'sideways'"),
         ({"activations": ["Tanh"]}, "activations: expected 3, 3 per direction; found 1"),
     ],

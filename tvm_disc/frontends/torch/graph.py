@@ -137,7 +137,7 @@ def _why_unreadable(hole: FxNode) -> str:
         if hasattr(val, "shape"):
             relay_dtype(val.dtype)
     except Unsupported as error:
-        return f"{hole.name}: {error}"
+        return f"input {hole.name!r}: {error}"
     return ""
 
 

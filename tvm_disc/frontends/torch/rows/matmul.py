@@ -205,7 +205,7 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     """Return the distances of all pairs of rows i < j, in row-major order."""
     rows = x.dims[0]
     if not isinstance(rows, int):
-        raise Unsupported(f"expected a number of rows known at compile time, found {rows}")
+        raise Unsupported(f"expected a number of rows known at compile time, found the size {rows}")
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     gap = m.take(x, first, 0) - m.take(x, second, 0)
     return norm(m, gap, float(p), [1], False)

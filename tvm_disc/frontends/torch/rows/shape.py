@@ -271,7 +271,8 @@ def _as_strided(
     source = m.node.args[0].meta["val"]
     if not source.is_contiguous() or source.storage_offset() != 0:
         raise Unsupported(
-            "as_strided: expected a contiguous tensor without storage offset, found another"
+            "expected a contiguous tensor without storage offset, found strides "
+            f"{source.stride()} and offset {source.storage_offset()}"
         )
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
