@@ -79,6 +79,29 @@ def test_quads(k: int, n: int, per: int, origin: int) -> None:
         assert not numbers[k:].any()
 
 
+@pytest.mark.parametrize("n", [16, 28, 36, 40, 53])
+@pytest.mark.parametrize("k", [8, 21])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_numbers_have_the_columns_of_panels(n: int, k: int, transposed: bool) -> None:
+    b = RNG.integers(-128, 128, (n, k)).astype("int8").T
+    b = b if transposed else np.ascontiguousarray(b)
+    for per, number in ((4, "int8"), (2, "int16")):
+        found = pack_constant(QuadsOfB(12, 4, per, 3), b)
+        numbers = found[:, 1:].copy().view(number).reshape(len(found), -1, 12, per)
+        panels = pack_constant(PanelsOfB(12, 4), b)
+        np.testing.assert_array_equal(
+            numbers.swapaxes(2, 3).reshape(len(found), -1, 12)[:, :k], panels
+        )
+        np.testing.assert_array_equal(found[:, 0], -3 * panels.astype("int32").sum(1))
+    even = k // 4 * 4
+    found = pack_constant(WordsOfB(12, 4, 8), b[:even])
+    numbers = found.view("int8").reshape(len(found), -1, 12, 4)
+    np.testing.assert_array_equal(
+        numbers.swapaxes(2, 3).reshape(len(found), -1, 12),
+        pack_constant(PanelsOfB(12, 4, even=False), b[:even]),
+    )
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("unsigned", [True, False])
 @pytest.mark.parametrize(("k", "n"), [(8, 1), (16, 8), (40, 19), (0, 3)])

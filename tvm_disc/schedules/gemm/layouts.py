@@ -7,9 +7,8 @@ Geijn (2008).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,19 +77,19 @@ def panel_count(n: int, n_r: int, lanes: int, even: bool = True) -> int:
     return panels + (odd and n_r > 2 * lanes and n > (2 * panels + 1) * lanes)
 
 
-def _split(matrix: Array, n_r: int, lanes: int, even: bool) -> Iterator[tuple[int, Array]]:
-    """Yield number and columns of each panel; columns are along the last axis of ``matrix``."""
-    for panel, ends in enumerate(pairwise(panel_starts(matrix.shape[-1], n_r, lanes, even))):
-        yield panel, matrix[..., slice(*ends)]
+def _write_panels(matrix: Array, out: Array, lanes: int, even: bool) -> None:
+    """Write the columns of ``matrix[..., N]`` to the panels ``out[..., panel_count(N), n_r]``.
 
-
-def _in_panels(matrix: Array, n_r: int, lanes: int, even: bool) -> Array:
-    """Return the matrix with the columns of each panel, filled up to ``n_r`` with zeros."""
+    Adjacent panels of equal width take one copy.
+    """
     *outer, n = matrix.shape
-    whole = np.zeros((*outer, panel_count(n, n_r, lanes, even) * n_r), matrix.dtype)
-    for panel, columns in _split(matrix, n_r, lanes, even):
-        whole[..., panel * n_r : panel * n_r + columns.shape[-1]] = columns
-    return whole
+    starts = panel_starts(n, out.shape[-1], lanes, even)
+    first = 0
+    for width, run in groupby(b - a for a, b in pairwise(starts)):
+        end = first + len(list(run))
+        columns = matrix[..., starts[first] : starts[end]]
+        out[..., first:end, :width] = columns.reshape(*outer, end - first, width)
+        first = end
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,7 @@ class PanelsOfB:
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        for panel, columns in _split(array.view(out.dtype), self.n_r, self.lanes, self.even):
-            out[panel, :, : columns.shape[-1]] = columns
+        _write_panels(array.view(out.dtype), out.swapaxes(0, 1), self.lanes, self.even)
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,16 @@ class QuadsOfB:
 
     def write(self, array: Array, out: Array) -> None:
         """Pack ``array`` into ``out``, which is zero-initialized."""
-        panels, rows, n_r = out.shape
+        (k, n), (panels, rows, n_r) = array.shape, out.shape
         per, number = self.per, np.int8 if self.per == 4 else np.int16
-        whole = np.zeros((per * (rows - 1), panels * n_r), number)
-        whole[: len(array)] = _in_panels(array, n_r, self.lanes, True)
-        words = out.view(number).reshape(panels, rows, n_r, per)
-        words[:, 1:] = whole.reshape(rows - 1, per, panels, n_r).transpose(2, 0, 3, 1)
-        out[:, 0] = -self.origin * whole.sum(0, dtype=np.int32).reshape(panels, n_r)
+        words = out.view(number).reshape(panels, rows, n_r, per)[:, 1:].transpose(1, 3, 0, 2)
+        full, rest = divmod(k, per)
+        filled = array[: full * per].reshape(full, per, n)
+        _write_panels(filled, words[:full], self.lanes, True)
+        if rest:
+            _write_panels(array[full * per :], words[full, :rest], self.lanes, True)
+        sums = array.sum(0, dtype=np.int32)
+        _write_panels(-self.origin * sums, out[:, 0], self.lanes, True)
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,8 @@ class WordsOfB:
         low: Array = numbers[:, :4]
         if self.bits == 4:
             low = (low & 15) | (numbers[:, 4:] << 4)
-        whole = _in_panels(low, n_r, self.lanes, False)
         words = out.view(np.uint8).reshape(panels, rows, n_r, 4)
-        words[...] = whole.reshape(rows, 4, panels, n_r).transpose(2, 0, 3, 1)
+        _write_panels(low, words.transpose(1, 3, 0, 2), self.lanes, False)
 
 
 __all__ = [
