@@ -517,8 +517,10 @@ class _Emitter:
 
         One unsigned comparison suffices: a negative column becomes a large number.
         """
-        at = tirx.Cast("uint64", tile.first + column)
-        return at < tirx.Cast("uint64", self.extents[-1])
+        at, columns = i64(tile.first + column), i64(self.extents[-1])
+        if isinstance(at, tirx.IntImm) and at.value < 0:  # has no unsigned literal
+            return const(False, "bool")
+        return tirx.Cast("uint64", at) < tirx.Cast("uint64", columns)
 
     def _load(self, where: Expr, at: Channels) -> Expr:
         buffer = self.body.buffers[self.data]
