@@ -327,10 +327,13 @@ class Maker(Calls[Value, Dim]):
         if not free_unbacked_symbols(dim):
             self.facts.append(sympy.Ge(dim, 0))
 
-    def nonempty(self, x: Value, axes: Sequence[int], least: int = 1) -> Value:
+    def nonempty(
+        self, x: Value, axes: Sequence[int], least: int = 1, unless: int | None = None
+    ) -> Value:
         """Return ``x`` with a run-time check that each of ``axes`` has ``least`` elements.
 
-        PyTorch refuses calls in which it has fewer. A scalar has no axes.
+        PyTorch refuses calls in which it has fewer, except if the axis ``unless`` is empty.
+        A scalar has no axes.
         """
         if x.rank == 0:
             return x
@@ -338,7 +341,8 @@ class Maker(Calls[Value, Dim]):
         if all(isinstance(x.dims[a], int) and x.dims[a] >= least for a in axes):
             return x
         what = self._described(x, "")
-        return self.call_like("assert_nonempty", x, axes=tuple(axes), what=what, least=least)
+        limits = {"axes": tuple(axes), "least": least, "unless": unless}
+        return self.call_like("assert_nonempty", x, what=what, **limits)
 
     def reaching(self, x: Value, axis: int, index: int) -> Value:
         """Return ``x`` with a run-time check that ``axis`` has an element at ``index``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -46,6 +46,12 @@ NAMED: dict[str, tuple[Program, str]] = {
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x[None], 3), "along axis 2"),
     "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x[None, None], 2), "along axis 3"),
     "conv1d": (lambda x: F.conv1d(x[:, None], torch.ones(2, 1, 3), padding=1), "along axis 2"),
+    "conv1d without columns": (
+        lambda x: F.conv1d(x[:, None], torch.ones(2, 1, 1), padding=1), "along axis 2"
+    ),
+    "conv_transpose1d of batches": (
+        lambda x: F.conv_transpose1d(x[:, None], torch.ones(1, 2, 3)), "along axis 2"
+    ),
     "conv_transpose1d": (
         lambda x: F.conv_transpose1d(x.sum(0)[None, None], torch.ones(1, 2, 3)), "along axis 2"
     ),
@@ -73,6 +79,24 @@ ACCEPTED: dict[str, Program] = {
     "cummax": lambda x: x.cummax(1).values,
     "norm of a scalar": lambda x: torch.linalg.vector_norm(x.sum(), float("inf"), dim=0),
     "adaptive average of channels": lambda x: F.adaptive_avg_pool1d(x[:, :, None], 1),
+    "adaptive average of all": lambda x: F.adaptive_avg_pool2d(x[None], 1),
+    "adaptive maximum of no rows": lambda x: F.adaptive_max_pool1d(x[:, :, None].sum(1), 1),
+    "median of all": lambda x: (x.median(), x.nanmedian()),
+}
+# Operators of tensors of more axes, with the sizes of some calls.
+SHAPED: dict[str, tuple[Program, tuple[tuple[int, ...], ...]]] = {
+    "unfold": (
+        lambda x: F.unfold(x, 2),
+        ((2, 3, 4, 5), (2, 3, 1, 4), (2, 3, 4, 1), (2, 0, 4, 4), (1, 1, 2, 2), (2, 3, 0, 4)),
+    ),
+    "unfold of padding": (
+        lambda x: F.unfold(x, (2, 3), dilation=(2, 1), padding=(1, 0), stride=(2, 1)),
+        ((3, 4, 5), (3, 1, 4), (3, 0, 4), (3, 2, 2), (0, 4, 4), (1, 5, 3)),
+    ),
+    "adaptive_avg_pool3d": (
+        lambda x: F.adaptive_avg_pool3d(x, 2),
+        ((2, 3, 4, 4, 5), (2, 0, 4, 4, 4), (0, 2, 4, 4, 4), (2, 3, 0, 4, 4)),
+    ),
 }
 
 
@@ -90,8 +114,13 @@ def built(function: Program) -> Any:
 
 def refusals(function: Program) -> list[str]:
     """The messages of the calls that are refused; the others equal PyTorch's."""
-    exe, found = built(function), []
-    for sizes in itertools.product(range(4), repeat=2):
+    return refused_by(built(function), function, itertools.product(range(4), repeat=2))
+
+
+def refused_by(exe: Any, function: Program, shapes: Iterable[tuple[int, ...]]) -> list[str]:
+    """The messages of the calls of these shapes that are refused."""
+    found = []
+    for sizes in shapes:
         x = torch.rand(sizes)
         want = outcome(function, x)
         if want is None:
@@ -120,6 +149,34 @@ def test_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     assert not refusals(ACCEPTED[name])
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_tensors_of_more_axes(name: str) -> None:
+    function, shapes = SHAPED[name]
+    example = torch.rand([7, 6, 8, 5, 9][: len(shapes[0])])
+    exe = tvm_disc.build(module_of(function), example_inputs=(example,))
+    assert refused_by(exe, function, shapes)
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_medians_of_special_numbers(name: str) -> None:
+    nan, inf = float("nan"), float("inf")
+    exe = built(lambda x: getattr(x, name)())
+    rows: list[list[float]] = [
+        [], [nan], [nan, nan], [1, nan, 3], [inf, -inf], [inf, nan, -inf, 2], [3, 1, 2, 5], [-0.0],
+    ]  # fmt: skip
+    for row in rows:
+        x = torch.tensor([row], dtype=torch.float32)
+        torch.testing.assert_close(exe(x), getattr(x, name)(), equal_nan=True)
+
+
+def test_the_median_of_no_integers_is_refused() -> None:
+    """PyTorch converts NaN to an integer, which gives other numbers on other processors."""
+    exe = built(lambda x: x.int().median())
+    assert exe(torch.ones(1, 3)) == 1
+    with pytest.raises(BadInput, match=r"^median at .*: expected at least 1 element"):
+        exe(torch.ones(0, 3))
 
 
 def test_a_negative_start_that_reaches_the_end() -> None:

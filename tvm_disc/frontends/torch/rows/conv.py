@@ -40,13 +40,13 @@ def _convolution(
         raise Unsupported(f"expected 1 to 3 spatial axes, found {rank}")
     alone = x.rank == rank + 1
     x = m.expand(x, 0) if alone else x
+    x = m.nonempty(x, range(2, 2 + rank), unless=0)
     stride, padding, dilation, more = (
         per_axis(v, rank) for v in (stride, padding, dilation, output_padding)
     )
     dims = (1, *m.out_dims) if alone else m.out_dims
     window = {"strides": stride, "dilation": dilation, "groups": groups}
     if transposed:
-        x = m.nonempty(x, range(2, 2 + rank))
         made = _transposed(m, x, weight, (window, padding, more))
     else:
         made = m.call(

@@ -14,14 +14,15 @@ from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.typing import Ints
 
 
-def _batched(m: Maker, x: Value, rank: int, channels: bool = True) -> tuple[Value, bool]:
-    """Return the operand with a batch axis, and whether PyTorch's operand has none.
-
-    A check requires that the spatial axes are not empty, nor the channels if ``channels``.
-    """
+def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
+    """Return the operand with a batch axis, and whether PyTorch's operand has none."""
     alone = x.rank == rank + 1
-    x = m.nonempty(x, range(x.rank - rank - channels, x.rank))
     return (m.expand(x, 0) if alone else x), alone
+
+
+def _filled(m: Maker, x: Value, rank: int) -> Value:
+    """Return the operand with a check that its channels and spatial axes are not empty."""
+    return m.nonempty(x, range(x.rank - rank - 1, x.rank))
 
 
 def _window(kernel: Ints, stride: Ints, padding: Ints, rank: int) -> dict[str, tuple[int, ...]]:
@@ -56,7 +57,7 @@ def _cut(m: Maker, made: object, rank: int, x: Value, dims: Sequence[Dim], ceil_
 def _max_pool(rank: int) -> Row:
     def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
             dilation: Ints = 1, ceil_mode: bool = False) -> Value:  # fmt: skip
-        x, alone = _batched(m, x, rank)
+        x, alone = _batched(m, _filled(m, x, rank), rank)
         window = _window(kernel, stride, padding, rank)
         steps = per_axis(dilation, rank)
         made = m.call(f"nn.max_pool{rank}d", x, dilation=steps, ceil_mode=ceil_mode, **window)
@@ -125,7 +126,7 @@ def _avg_pool(rank: int) -> Row:
     def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
             ceil_mode: bool = False, count_include_pad: bool = True,
             divisor_override: int | None = None) -> Value:  # fmt: skip
-        x, alone = _batched(m, x, rank)
+        x, alone = _batched(m, _filled(m, x, rank), rank)
         window = _window(kernel, stride, padding, rank)
         if ceil_mode or divisor_override is not None:
             made = _counted_average(m, x, window, (count_include_pad, divisor_override)).expr
@@ -178,8 +179,8 @@ def _counted_average(
 
 def _adaptive(kind: str, rank: int) -> Row:
     def row(m: Maker, x: Value, output_size: Any) -> Value:
-        x, alone = _batched(m, x, rank, channels=kind == "max")
         sizes = [output_size] * rank if isinstance(output_size, int) else list(output_size)
+        x, alone = _batched(m, _adaptable(m, x, sizes, kind), rank)
         dims = (1, *m.out_dims) if alone else m.out_dims
         for k, size in enumerate(sizes):
             x = _adapted(m, x, 2 + k, size, kind)
@@ -187,6 +188,19 @@ def _adaptive(kind: str, rank: int) -> Row:
         return m.squeeze(found, [0]) if alone else found
 
     return row
+
+
+def _adaptable(m: Maker, x: Value, sizes: Sequence[Dim], kind: str) -> Value:
+    """Return the operand with a check of the axes that PyTorch refuses if they are empty.
+
+    These are all axes but the first. Two averages are exceptions: those of 1 and 2 axes accept
+    0 channels, and an average of all elements is a mean, which is NaN if there are none.
+    """
+    rank = len(sizes)
+    if kind == "avg" and all(is_one(size) for size in sizes):
+        return x
+    first = x.rank - rank if kind == "avg" and rank < 3 else 1
+    return m.nonempty(x, range(first, x.rank))
 
 
 def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:

@@ -265,6 +265,31 @@ def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tupl
     return _at_place(m, x, place, dim, keepdim)
 
 
+def _whole_median(m: Maker, x: Value) -> Value:
+    """Return the lower median of all elements; it is NaN if an element is NaN, or if none exists.
+
+    An empty tensor of integers is refused. PyTorch converts NaN to an integer there, and the
+    result depends on the processor.
+    """
+    line = m.flat(x)
+    if not x.is_float or _has_elements(x):
+        return _median(m, line, 0)[0]
+    some = m.reduce("any", m.isnan(line), [0])
+    return m.where(some, math.nan, _whole_nanmedian(m, line))
+
+
+def _whole_nanmedian(m: Maker, x: Value) -> Value:
+    """Return the lower median of all elements that are not NaN; it is NaN if there is none."""
+    line = m.flat(x)
+    if x.is_float and not _has_elements(x):
+        line = m.concat([line, m.literal([math.nan], x.dtype)], 0)
+    return _nanmedian(m, line, 0)[0]
+
+
+def _has_elements(x: Value) -> bool:
+    return all(isinstance(d, int) and d for d in x.dims)
+
+
 def _mode(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     """Return the least of the most frequent elements along an axis, and its last position.
 
@@ -326,9 +351,9 @@ ROWS: Mapping[str, Row] = {
     "logcumsumexp.default": _logcumsumexp,
     "cummax.default": _running_extreme("max"),
     "cummin.default": _running_extreme("min"),
-    "median.default": lambda m, x: _median(m, m.flat(x), 0)[0],
+    "median.default": _whole_median,
     "median.dim": _median,
-    "nanmedian.default": lambda m, x: _nanmedian(m, m.flat(x), 0)[0],
+    "nanmedian.default": _whole_nanmedian,
     "nanmedian.dim": _nanmedian,
     "kthvalue.default": _kth,
     "mode.default": _mode,

@@ -8,7 +8,9 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import MOST, is_one
 from tvm_disc.frontends.torch.maker import Maker, Row
+from tvm_disc.frontends.torch.rows.conv import per_axis
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of
+from tvm_disc.typing import Ints
 
 
 def _to_result(m: Maker, x: Value, *args: object, **kwargs: object) -> Value:
@@ -295,6 +297,28 @@ def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
     return m.move(windows, axis + 1, -1)
 
 
+def _sliding_blocks(m: Maker, x: Value, kernel: Ints, dilation: Ints, padding: Ints,
+                    stride: Ints) -> Value:  # fmt: skip
+    """Return the blocks of two spatial axes, each as a column (``im2col``).
+
+    Guards require that at least one block fits, and that no axis but the batch is empty.
+    """
+    lead = x.rank - 2
+    x = m.nonempty(x, range(lead - 1, x.rank))
+    pads = per_axis(padding, 2)
+    x = m.pad(x, [(0, 0)] * lead + [(p, p) for p in pads], 0)
+    axis = lead
+    for size, apart, step in zip(
+        *(per_axis(v, 2) for v in (kernel, dilation, stride)), strict=True
+    ):
+        rest = x.dims[axis] - apart * (size - 1) - 1
+        m.require_size(rest)
+        starts = m.arange(m.quotient(rest, step) + 1) * step
+        x = m.take(x, m.expand(m.arange(size) * apart, 1) + starts, axis)
+        axis += 2
+    return m.reshape(m.swap(x, lead + 1, lead + 2), m.out_dims)
+
+
 def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Value]:
     dims = m.out_dims
     found = []
@@ -323,6 +347,7 @@ _VIEWS: Mapping[str, Row] = {
     "diagonal.default": _diagonal,
     "as_strided.default": _as_strided,
     "unfold.default": _unfold,
+    "im2col.default": _sliding_blocks,
 }
 
 ROWS: Mapping[str, Row] = {

@@ -87,10 +87,10 @@ def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Return the operand, whose ``axes`` must each have at least ``least`` elements.
 
-    Inside a branch nothing is checked.
+    If the axis ``unless`` is empty, the others may be empty. Inside a branch nothing is checked.
     """
     data: Tensor = args[0]
-    least = int(attrs["least"])
+    least, unless = int(attrs["least"]), attrs["unless"]
     elements = "1 element" if least == 1 else f"{least} elements"
     for axis in attrs["axes"]:
         dim = data.dims[ctx.axis(axis, data.rank)]
@@ -98,7 +98,10 @@ def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             what = str(attrs["what"])
             found = ctx.solver.name_of(dim)
             text = f"{what}: expected at least {elements} along axis {axis}, whose size is {found}"
-            ctx.solver.require(dim >= i64(least), what, text)
+            required = dim >= i64(least)
+            if unless is not None:
+                required = tirx.Or(required, tirx.EQ(data.dims[unless], i64(0)))
+            ctx.solver.require(required, what, text)
     return data
 
 

@@ -20,7 +20,7 @@ ROWS: tuple[OpRow, ...] = (
         "data",
         OPAQUE,
         ref.nonempty,
-        {"axes": REQUIRED, "what": "the operator", "least": 1},
+        {"axes": REQUIRED, "what": "the operator", "least": 1, "unless": None},
     ),
     op(
         "assert_nonzero", "data dividend", OPAQUE, ref.nonzero, {"what": "divisor", "default": True}

@@ -15,9 +15,9 @@ def inside(x: Array, low: Array, high: Array, **_: object) -> Array:
     return np.array(x)
 
 
-def nonempty(x: Array, axes: tuple[int, ...], **_: object) -> Array:
-    """Return ``x``, whose ``axes`` must not be empty."""
-    assert all(x.shape[a] for a in axes)
+def nonempty(x: Array, axes: tuple[int, ...], unless: int | None = None, **_: object) -> Array:
+    """Return ``x``, whose ``axes`` must not be empty, unless the axis ``unless`` is."""
+    assert all(x.shape[a] for a in axes) or (unless is not None and not x.shape[unless])
     return np.array(x)
 
 
