@@ -120,3 +120,20 @@ def test_padding_beyond_the_result_is_refused() -> None:
         exe(np.ones((1, 2, 1, 5), "float32"))
     got = exe(np.ones((1, 2, 3, 4), "float32"))
     assert got.shape == (1, 3, 2, 4)
+
+
+@pytest.mark.parametrize(("stride", "extended"), [(1, 3), (2, 4), (3, 3), (4, 4)])
+def test_nan_reaches_the_extended_kernel(stride: int, extended: int) -> None:
+    """The kernel of 3 elements is extended by zeros to a multiple of the stride."""
+    x = relay.var("x", shape=(relay.Any(), 1, relay.Any()))
+    w = relay.const(np.ones((1, 1, 3), "float32"))
+    y = relay.nn.conv1d_transpose(x, w, strides=(stride,), channels=1, kernel_size=(3,))
+    exe = tvm_disc.build(relay.Function([x], y))
+    for batch, size in ((1, 1), (2, 4), (1, 9)):
+        for place, value in product(range(size), (np.nan, np.inf)):
+            given = np.ones((batch, 1, size), "float32")
+            given[:, :, place] = value
+            found = np.argwhere(~np.isfinite(exe(given)[0, 0]))[:, 0]
+            length = stride * (size - 1) + 3
+            reached = range(stride * place, min(stride * place + extended, length))
+            assert found.tolist() == list(reached)

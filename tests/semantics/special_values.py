@@ -163,4 +163,14 @@ ROWS: tuple[Corner, ...] = (
         pytorch="accumulates in float64",
         relay="accumulates in the type of the result",
     ),
+    Corner(
+        "conv_transpose; ConvTranspose; conv2d_transpose",
+        "NaN or infinite elements, if the stride does not divide the size of the kernel",
+        "as if zeros extended the kernel to a multiple of the stride: up to stride - 1 more "
+        "elements per axis are NaN",
+        ("tests/build/test_transposed_conv.py::test_nan_reaches_the_extended_kernel",),
+        pytorch="reach the elements under the kernel only",
+        onnx="reach the elements under the kernel only",
+        relay="unspecified",
+    ),
 )  # fmt: skip
