@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_disc.errors import GuardFailed, TypeMismatch, Unsupported
+from tvm_disc.errors import DiscError, GuardFailed, TypeMismatch, Unsupported
 
 from .helpers import F32, I64, build, model, node, normal, same
 
@@ -158,3 +158,24 @@ def test_axes_that_are_not_there_are_refused() -> None:
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([5])))
     with pytest.raises(TypeMismatch, match="an axis occurs twice"):
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([0, -4])))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_split_of_few_elements_as_onnx_runtime(count: int) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    names = [f"y{k}" for k in range(count)]
+    made = over([node("Split", ["x"], names, axis=0, num_outputs=count)])
+    session = runtime.InferenceSession(made.SerializeToString())
+    exe, refused = build(made), 0
+    for rows in range(10):
+        x = np.arange(2.0 * rows, dtype="float32").reshape(rows, 2)
+        try:
+            wanted = session.run(None, {"x": x})
+        except runtime.capi.onnxruntime_pybind11_state.Fail:
+            refused += 1
+            with pytest.raises(DiscError, match="Split: the start of the last part"):
+                exe(x)
+            continue
+        for a, b in zip(exe(x), wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert (refused > 0) == (count > 2)

@@ -245,7 +245,11 @@ def _exact_parts(n: OnnxNode, x: Expr, sizes: Sequence[Dim], axis: int) -> list[
 
 
 def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Expr]:
-    """Return ``count`` slices of equal length; with ``rest`` the last one may be shorter."""
+    """Return ``count`` slices of equal length; with ``rest`` the last one may be shorter.
+
+    The program refuses a length for which the last slice would begin after the end, as ONNX
+    Runtime does.
+    """
     if count == 1:
         return [x]
     size = n.size(x, axis)
@@ -253,9 +257,11 @@ def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Exp
         made = op("split", x, indices_or_sections=count, axis=axis)
         return [ast.TupleGetItem(made, k) for k in range(count)]
     part = n.dim("floor_divide", n.dim("add", size, count - 1), count)
-    cuts: list[Dim] = [0]
-    for _ in range(count):
-        cuts.append(n.dim("minimum", n.dim("add", cuts[-1], part), size))
+    limits = n.scalar(0), op("add", n.scalar(size), n.scalar(1))
+    last = n.scalar(n.dim("multiply", part, count - 1))
+    what = "Split: the start of the last part"
+    cuts: list[Dim] = [n.dim("multiply", part, k) for k in range(count - 1)]
+    cuts += [op("assert_inside", last, *limits, what=what, always=True), size]
     return [n.slice(x, axis, a, b) for a, b in pairwise(cuts)]
 
 
