@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_array, numpy_dtype
+from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.inputs import is_tensor, ordered
 from tvm_disc.typing import Argument, Arguments, TorchTensor
 
@@ -71,7 +72,7 @@ class Ragged:
     def __repr__(self) -> str:
         kind = str(self.values.dtype).removeprefix("torch.")
         rest = "".join(f", {d}" for d in self.values.shape[1:])
-        return f"Ragged({len(self)} items, {kind}[{int(self.offsets[-1])}{rest}])"
+        return f"Ragged({counted(len(self), 'item')}, {kind}[{int(self.offsets[-1])}{rest}])"
 
     @property
     def lengths(self) -> np.ndarray:
@@ -182,9 +183,10 @@ class RaggedCalls:
         if is_tensor(value) and len(value.shape) == len(dims) + 1:
             items, rows, *rest = value.shape
             return Ragged(value.reshape((items * rows, *rest)), np.arange(items + 1) * rows)
+        found = counted(len(value.shape), "dim") if is_tensor(value) else shown(value)
         raise BadInput(
             f"input '{name}': expected a list of tensors, a tvm_disc.Ragged, a nested tensor, or "
-            f"a tensor of {len(dims) + 1} dims, found {shown(value)}"
+            f"a tensor of {len(dims) + 1} dims, found {found}"
         )
 
 
