@@ -35,7 +35,7 @@ _EXTERNAL = (
     "MergeComposite and dataflow_pattern.partition group operators"
 )
 _STRATEGIES = "the compiler generates the kernels; pass your own in Options(templates=...)"
-_TRAINED = "quantize the model in the training framework"
+_TRAINED = "use tvm_disc.quantize, or quantize the model in the training framework"
 _C_NAMES = "it names functions of generated C code, and a program here is native code"
 
 # Module path below ``relay`` -> the reason why the module is not supported.
