@@ -269,7 +269,7 @@ def test_inputs_of_one_name_are_told_apart() -> None:
     assert exe.inputs == ["x", "x_1", "x_2"]
     given = {name: np.full(2, 10.0 * k, "float32") for k, name in enumerate(exe.inputs)}
     assert [r.tolist() for r in exe(**given)] == [[0, 0], [11, 11], [22, 22]]
-    with pytest.raises(BadInput, match="missing input x_1, x_2; expected x, x_1, x_2"):
+    with pytest.raises(BadInput, match="missing inputs x_1, x_2; expected x, x_1, x_2"):
         exe(x=given["x"])
 
 

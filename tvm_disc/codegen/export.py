@@ -109,8 +109,8 @@ def c_compiler(named: str | None) -> str:
     if found is None:
         names = f"none of {', '.join(known)}" if named is None else f"no {named}"
         raise ArtifactError(
-            f"expected a C compiler, which links the code, found {names} on the PATH; install it, "
-            "or name another compiler"
+            f"linking needs a C compiler; found {names} on the PATH: install it, or name another "
+            "compiler"
         )
     return found
 
