@@ -60,7 +60,7 @@ def test_the_code_of_a_kept_program_can_be_read(source: Path, tmp_path: Path) ->
     assert plain[0] == plain[1]
     again = tvm_disc.build(source, options=options)
     source.write_text(relay.save_json(mlp(hidden=8)))
-    with pytest.raises(BadInput, match="has changed since the program was built"):
+    with pytest.raises(BadInput, match="file or a setting of the build has changed"):
         again.source("ll")
 
 

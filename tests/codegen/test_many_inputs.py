@@ -62,7 +62,7 @@ def test_an_input_of_any_part_is_checked(position: int) -> None:
     name, x = f"input 'x{position}'", xs[position]
     wrong = [
         (np.asarray(x, "float64"), f"{name}: expected dtype float32"),
-        (np.zeros((2,) * 4, "float32"), f"{name}: expected {x.ndim} dims"),
+        (np.zeros((2,) * 4, "float32"), f"{name}: expected {x.ndim} dims?"),
     ]
     for value, message in wrong:
         with pytest.raises(BadInput, match=message):

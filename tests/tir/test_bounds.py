@@ -11,7 +11,7 @@ import pytest
 from tvm import tirx
 
 from tvm_disc.tir.bounds import UNKNOWN, KnownBounds
-from tvm_disc.tir.builder import Block, i64, index_var
+from tvm_disc.tir.builder import Block, dtype_of, i64, index_var
 
 RANGES = {"a": (0, 3), "b": (-2, 2), "c": (1, 4)}
 ARITHMETIC = {
@@ -142,6 +142,12 @@ def test_a_minimum_narrows_its_operands() -> None:
 def test_other_types_are_unknown(dtype: str) -> None:
     x = tirx.Var("x", dtype)
     assert KnownBounds().of(x - x) == UNKNOWN
+
+
+def test_literals_keep_their_type() -> None:
+    block, three = Block(), tirx.IntImm("int32", 3)
+    value = block.bind("three", tirx.Select(index_var("n") < 8, three, three))
+    assert dtype_of(value) == "int32"
 
 
 def test_a_loop_of_one_iteration_is_its_body() -> None:

@@ -348,7 +348,9 @@ class Block:
     def _shortened(self, value: Expr) -> Expr:
         """Return a literal if the bounds of ``value`` determine it, else ``value``."""
         least, most = self._bounds.of(value)
-        return i64(int(least)) if least == most else self._bounds.settled(value)
+        if least == most and dtype_of(value) == INDEX:
+            return i64(int(least))
+        return self._bounds.settled(value)
 
     def number(self, name: str, value: Expr) -> Expr:
         """Store ``value`` in a stack cell and return a variable that is loaded from the cell.

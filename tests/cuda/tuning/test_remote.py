@@ -107,12 +107,12 @@ def test_no_such_machine(tmp_path: Path, gpu: ctypes.CDLL, tracked: int) -> None
     path = tmp_path / "r.jsonl"
     for key, count in (("gup", 1), (KEY, 3)):
         with pytest.raises(
-            ArtifactError, match=rf"no {count} machines of key '{key}' .*2 of 'gpu'"
+            ArtifactError, match=rf"expected {count} machines? of key '{key}' .*2 of 'gpu'"
         ):
             tuned(path, remote=Remote(HOST, tracked, key, machines=count))
     with pytest.raises(BadInput, match=r"expected a .*Remote, or a session .* found .*9190"):
         tuned(path, remote="localhost:9190")
-    with pytest.raises(ArtifactError, match="found none of no-such-compiler"):
+    with pytest.raises(ArtifactError, match="found no no-such-compiler"):
         tuned(path, remote=Remote(HOST, tracked, KEY, compiler="no-such-compiler"))
     with pytest.raises(
         DeviceError, match=r"Emulated GPU is sm_80, the target has code for sm_90; tune with"

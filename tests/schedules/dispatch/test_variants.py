@@ -179,7 +179,7 @@ def test_json_and_text_of_a_tree() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"run": "c"}, "unknown variant c"),
+        ({"run": "c"}, "unknown variant 'c'"),
         ({"if": "k", "below": 1}, "unknown quantity 'k'; expected one of n"),
     ],
 )

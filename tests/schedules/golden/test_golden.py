@@ -61,7 +61,7 @@ def test_an_epilogue_is_applied_to_the_tile() -> None:
     body = kept("dense").split("dot_matmul_0(")[0]
     tile, add, store = (body.index(t) for t in ("gemm_tile_float32_0(", " + p2_1", "y0["))
     assert tile < add < store
-    assert body.count("\n                        y0[") == 1
+    assert body.count("\n                y0[") == 1
 
 
 def test_no_division_for_each_element() -> None:
