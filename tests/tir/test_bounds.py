@@ -138,6 +138,18 @@ def test_a_minimum_narrows_its_operands() -> None:
     assert known.of(a) == UNKNOWN
 
 
+def test_a_chain_of_minima_takes_few_steps() -> None:
+    """Each minimum uses the two before it, so that a walk without a limit takes 2^n steps."""
+    known = KnownBounds()
+    one, other = index_var("one"), index_var("other")
+    for _ in range(200):
+        least = index_var("least")
+        known.define(least, tirx.Min(one, other))
+        one, other = least, one
+    with known.assuming(tirx.GE(one, i64(8))):
+        assert known.of(other) == (8, UNKNOWN[1])
+
+
 @pytest.mark.parametrize("dtype", ["int32", "uint64", "float32"])
 def test_other_types_are_unknown(dtype: str) -> None:
     x = tirx.Var("x", dtype)

@@ -135,9 +135,11 @@ class KnownBounds:
             yield from self._narrowed(cond.a, a)
             yield from self._narrowed(cond.b, b)
 
-    def _narrowed(self, value: Expr, bounds: Bounds) -> Iterator[tuple[Expr, Bounds]]:
+    def _narrowed(
+        self, value: Expr, bounds: Bounds, depth: int = _DEPTH
+    ) -> Iterator[tuple[Expr, Bounds]]:
         """Yield what follows for variables if ``value`` is within ``bounds``."""
-        if bounds == UNKNOWN:
+        if bounds == UNKNOWN or not depth:
             return
         if type(value) is IrVar and str(value.ty.dtype) == "int64":
             yield value, bounds
@@ -148,8 +150,8 @@ class KnownBounds:
             bounds = _LOW, bounds[1]
         else:
             return
-        yield from self._narrowed(value.a, bounds)
-        yield from self._narrowed(value.b, bounds)
+        yield from self._narrowed(value.a, bounds, depth - 1)
+        yield from self._narrowed(value.b, bounds, depth - 1)
 
     def of(self, value: Expr, depth: int = _DEPTH) -> Bounds:
         """Return bounds of an int64 expression; :data:`UNKNOWN` for all other expressions."""
