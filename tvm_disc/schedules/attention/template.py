@@ -119,6 +119,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         store = Epilogue(values, body)
         AttentionBody(*shared, (q, k, v), store, machine.micro, ragged).emit()
 
+    skips = spread(found) is not None and found.scores.dtype == dtype
     sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
     common = Plan(
@@ -132,17 +133,12 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> list[Plan]
         notes={
             "register tiles": f"{_tile(tile.scores)} scores, {_tile(tile.values)} results",
             "cache block": f"{tile.queries} queries, {tile.keys} keys",
-            **(
-                {}
-                if spread(found) is None
-                else {"masked keys": "skipped at both ends of a row of the mask"}
-            ),
+            **({} if not skips else {"masked keys": "skipped at both ends of a row of the mask"}),
             **({} if ragged is None else {"ragged": ragged.text()}),
             **({} if keys.shared == 1 else {"heads that share keys": f"{keys.shared}"}),
             **({} if not any(factors) else {"dequantized by rows": _names(factors)}),
         },
     )
-    skips = spread(found) is not None and found.scores.dtype == dtype
     return [
         replace(
             common,
