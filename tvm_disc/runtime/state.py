@@ -109,10 +109,11 @@ class GrowingCaches:
     """Caches of one sequence for a program that was built with ``Options(state=...)``.
 
     A call takes the other inputs of the program, extends the caches and returns the other results.
-    Buffers grow by doubling; a call that fails changes nothing. If the program keeps only the last
-    rows of a cache, earlier rows are dropped, and the size of the buffer is limited by the rows of
-    a call. Caches of a fixed size are initialized with zeros, and a call updates some of their
-    elements. Several threads may use different states of one program concurrently.
+    Buffers grow by doubling; a call that fails changes no cache that grows. If the program keeps
+    only the last rows of a cache, earlier rows are dropped, and the size of the buffer is limited
+    by the rows of a call. Caches of a fixed size are initialized with zeros, and a call updates
+    some of their elements; a call that fails may have updated them. Several threads may use
+    different states of one program concurrently.
 
     Examples:
         >>> state = exe.state(batch=1)
