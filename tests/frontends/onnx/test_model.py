@@ -75,8 +75,8 @@ def test_every_unknown_node_is_named_at_once() -> None:
         from_onnx(made)
     text = str(caught.value)
     assert "2 nodes" in text
-    assert "Nothing (domain ai.onnx, opset 18), node 'first', of x" in text
-    assert "Other (domain my.own, opset 1), node 'y', of b, x" in text
+    assert "Nothing (domain ai.onnx, opset 18), node 'first', inputs: x" in text
+    assert "Other (domain my.own, opset 1), node 'y', inputs: b, x" in text
 
 
 def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
@@ -87,7 +87,10 @@ def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
         helper.make_node("Greater", ["m", "m"], ["c"]),
         helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
     ]
-    with pytest.warns(UserWarning), pytest.raises(Unsupported, match=r"Lost .* node 'o', of x"):
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(Unsupported, match=r"Lost .* node 'o', inputs: x"),
+    ):
         from_onnx(model(nodes, ["n"]))
 
 
@@ -103,7 +106,7 @@ def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
         (helper.make_node("Transpose", ["x"], ["y"], perm=[1, 1]), TypeMismatch, "every axis once"),
         (helper.make_node("Concat", ["x", "x"], ["y"]), Unsupported, "'axis' is missing"),
         (helper.make_node("Softmax", ["x"], ["y"], axis=7), TypeMismatch, "axis 7"),
-        (helper.make_node("Relu", ["z"], ["y"], name="r"), Unsupported, "produces 'z'"),
+        (helper.make_node("Relu", ["z"], ["y"], name="r"), Unsupported, "value 'z' is undefined"),
         (helper.make_node("MatMul", ["x", "x"], ["y"]), ShapeConflict, "MatMul 'y'"),
         (helper.make_node("Reshape", ["x"], ["y"]), Unsupported, "input 1 is missing"),
         (helper.make_node("Split", ["x"], ["y", "q"], axis="no"), Unsupported, "Split 'y'"),

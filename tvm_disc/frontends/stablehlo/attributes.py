@@ -103,16 +103,17 @@ def constant(op: Any) -> np.ndarray:
 
     attribute, ty = op.attributes["value"], tensor_type(op.results[0].type)
     dtype, shape = dtype_of(ty), [int(d or 0) for d in dims_of(ty)]
+    # jaxlib has no Python class for some attributes of the resource section.
+    if type(attribute) is ir.Attribute or isinstance(attribute, ir.DenseResourceElementsAttr):
+        raise Unsupported(
+            "constants in the resource section of a module are not supported; store the elements "
+            "in the operation (dense<...>)"
+        )
     if dtype == "bfloat16":
         if attribute.is_splat:
             fill = float(attribute.get_splat_value().value)
             return np.full(shape, fill, ml_dtypes.bfloat16)
         return aligned(_bfloat16(str(attribute)).reshape(shape))
-    if isinstance(attribute, ir.DenseResourceElementsAttr):
-        raise Unsupported(
-            "constants in the resource section of a module are not supported; store the elements "
-            "in the operation (dense<...>)"
-        )
     return aligned(np.array(attribute).astype(dtype, copy=False).reshape(shape))
 
 

@@ -137,7 +137,7 @@ def windowed(
         return _cumulated(n, name, x, axis, pads, combine)
     if name is None:
         raise Unsupported(
-            "windows of a dynamic size require a function that is one operator, such as add"
+            "expected a reduction of windows by one operator, such as add, found another function"
         )
     low, high = [a for a, _ in pads], [b for _, b in pads]
     # Pad with the neutral element, because XLA ignores padding. In StableHLO's specification,
