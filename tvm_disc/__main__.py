@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--full",
         action="store_true",
-        help="do not shorten long lines; print the workspace's formula and predicted speed-ups",
+        help="do not shorten lines and lists; print the workspace's formula, predicted speed-ups",
     )
     explain.set_defaults(command=_explain)
 

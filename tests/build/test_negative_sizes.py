@@ -196,8 +196,7 @@ def test_a_provable_size_has_no_guard() -> None:
     for size in sizes:
         y = relay.add(relay.full(ONE, size, "float32"), ONE)
         exe = tvm_disc.build(relay.Function([x], y))
-        _, guards = exe.explain().split("guards: conditions that every call checks")
-        assert guards.splitlines()[1] == "  none"
+        assert "\nguards: none\n" in exe.explain()
         assert len(exe.kernels) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.models import TREES, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.calls import moved_bytes, readable, table
+from tvm_disc.runtime.page.layers import repetitions
+from tvm_disc.runtime.page.refusals import grouped, refusal_lines
 from tvm_disc.runtime.picture import boxes
 
 HAS_PLOT = importlib.util.find_spec("matplotlib") is not None
@@ -68,7 +71,7 @@ def test_calls_inside_functions_on_data_types_are_listed_with_their_function() -
     assert owners[0] == ("", ["exp"])
     assert sorted(owners[1:]) == [("total", ["add"]), ("total", ["tanh"])]
     text = trees.explain()
-    assert "A call runs 3 kernels: " in text
+    assert "The program has 3 kernel calls, of which 2 are in branches, loops or functions" in text
     assert text.count(f"in function {made[1]['function']}\n") == 1
     assert moved_bytes(made[1], {}) in (32, 48)
 
@@ -92,6 +95,96 @@ def test_a_size_that_only_the_program_knows() -> None:
     call = {"kernel": "k", "function": "", "kind": "loop", "ops": ["add"], "reads": []}
     call["bytes"] = "count * 4"
     assert any("? = count * 4" in line for line in table([call], {"n": 3}))
+
+
+def call(kernel: str, *reads: int | str) -> dict[str, Any]:
+    fixed = {"function": "", "kind": "dot", "ops": ["add"], "bytes": "n * 4", "inside": []}
+    return {**fixed, "kernel": kernel, "reads": list(reads)}
+
+
+def test_layers_are_listed_once() -> None:
+    """Each layer reads the result of the one before, and the mask of call 1."""
+    made = [call("first", "ids"), call("mask", "ids")]
+    for k in range(2, 26, 2):
+        made += [call("a", k - 1 if k > 2 else 0, 1, "constant"), call("b", k, k - 2)]
+    made.append(call("last", 25))
+    lines = table(made, {"n": 4})
+    assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2", "3", "4", "#5", "25", "26"]
+    assert lines[-3].strip() == ("#5 to #24: 10 more repetitions of #3 to #4, with other constants")
+    assert lines[1].endswith("16 B = n * 4")
+
+
+def test_calls_that_read_other_results_are_not_repeated() -> None:
+    made = [call("a", "x"), call("b", 0), call("a", 1), call("b", 0), call("a", 3), call("b", 0)]
+    assert repetitions(made) == {}
+
+
+def test_kernels_that_differ_only_in_literals_are_repeated() -> None:
+    made = [call(f"k{n}", n - 1 if n else "x") for n in range(8)]
+    assert not any("repetition" in line for line in table(made, None))
+    lines = table(made, None, equal={f"k{n}": "k0" for n in range(8)})
+    assert lines[-1].strip() == (
+        "#2 to #7: 6 more repetitions of #1, with kernels that differ only in literals"
+    )
+
+
+def test_branches_loops_and_copies_are_shown() -> None:
+    inside = [[], ["branch 1, if #0 is true"], ["branch 1, if #0 is false"], ["loop 1, each"], []]
+    made = [{**call(f"k{k}", "x"), "inside": where} for k, where in enumerate(inside)]
+    made[3]["inside"] = ["loop 1, each iteration", "branch 2, if #2 is true"]
+    copies = [{**made[4], "copied": 4, "to": "result 0", "before": 5, "bytes": "8"}]
+    assert [re.sub(r"\s+", " ", line).strip() for line in table(made, None, copies)] == [
+        *("# kernel reads bytes moved", "0 k0 x n * 4", "branch 1, if #0 is true:"),
+        *("1 k1 x n * 4", "branch 1, if #0 is false:", "2 k2 x n * 4"),
+        *("loop 1, each iteration:", "branch 2, if #2 is true:", "3 k3 x n * 4"),
+        *("4 k4 x n * 4", "copy to result 0 #4 8 B"),
+    ]
+
+
+def test_refusals_that_differ_in_places_are_one() -> None:
+    refused = [
+        "mean (Norm 'a') into matmul (Gemm 'b'): it is no (b, s) map: Norm (a.py:3:1) reads it",
+        "where 'x' of shape (n, 4): 12 kernels read it",
+        "mean (Norm 'c') into matmul (Gemm 'd'): it is no (b, s) map: Norm (a.py:7:1) reads it",
+        "mean (Norm 'e') into matmul (Norm 'e'): it is no (b, s) map: Norm (a.py:9:1) reads it",
+    ]
+    first, second = grouped(refused)
+    assert first.text == "mean into matmul: it is no (b, s) map: Norm reads it"
+    assert first.places == ("Norm 'a' into Gemm 'b'", "Norm 'c' into Gemm 'd'", "Norm 'e'")
+    assert second.text == refused[1] and not second.places
+    assert list(refusal_lines(refused))[:2] == [
+        f"  {first.text} (3 times)",
+        "      Norm 'a' into Gemm 'b'; Norm 'c' into Gemm 'd'; and 1 more",
+    ]
+    assert "Norm 'e'" in "".join(refusal_lines(refused, full=True))
+
+
+BRANCH_AND_LOOP = """
+def @main(%p: bool, %x: Tensor[(?, 8), float32]) {
+  let %y = if (%p) { exp(%x) } else { nn.softmax(%x) };
+  tanh(%y)
+}
+"""
+
+
+def test_a_kernel_in_a_branch_is_said_to_be_there() -> None:
+    exe = tvm_disc.build(relay.parse('#[version = "0.0.5"]' + BRANCH_AND_LOOP))
+    text = exe.explain(dims={"x_0": 3})
+    assert "of which 2 are in branches, loops or functions" in re.sub(r"\s+", " ", text)
+    assert "branch 1, if p is true:" in text and "branch 1, if p is false:" in text
+    assert "1 call in branch 1)" in text
+    last = next(line for line in text.splitlines() if re.match(r" +2 +\w*tanh", line))
+    assert "branch 1" in last
+
+
+def test_the_variant_that_runs_is_marked(exe: Any) -> None:
+    """As a profile of the call names it."""
+    for b, s in ((1, 3), (2048, 2048)):
+        text = exe.explain(dims={"b": b, "s": s})
+        marked = [line for line in text.splitlines() if line.endswith("  <-")]
+        parts = [line.rpartition("  <-")[0].split("  ")[-1].strip() for line in marked]
+        ran = [line.variant for line in exe.profile(np.ones((b, s), "float32"), repeat=1).lines()]
+        assert marked and all(any(p in variant for variant in ran) for p in parts), (parts, ran)
 
 
 def test_boxes_lie_below_what_they_read(exe: Any) -> None:

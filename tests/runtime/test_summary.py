@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tvm_disc
@@ -44,11 +45,15 @@ def first_lines(text: str) -> dict[str, str]:
 def test_explain_begins_with_a_summary(exe: Any) -> None:
     found = first_lines(exe.explain())
     assert list(found) == [
-        *("inputs", "results", "kernels", "guards", "workspace", "variants", "not fused"),
+        *("inputs", "results", "dims", "kernels", "copies", "guards", "workspace", "constants"),
+        *("variants", "not fused"),
     ]
     assert found["inputs"] == "x: float32[b, s]"
     assert "           y: float32[k, 4]\n" in exe.explain()
     assert found["results"].startswith("float32[b, ")
+    assert found["dims"].startswith("dynamic: b (any size), s (1 to 32). One program serves")
+    assert found["copies"].startswith("A call copies no tensor outside of kernels.")
+    assert found["constants"] == "none"
     assert found["kernels"].startswith("A call runs 2 kernels: 1 row (reductions")
     assert found["guards"] == "A call checks 2 conditions on its dims or values, listed below."
 
@@ -72,6 +77,21 @@ def test_a_program_of_known_dims_has_one_number() -> None:
         first_lines(text)["guards"]
         == "A call checks only ranks, dtypes and the dims that are constant."
     )
+
+
+def test_equal_dims_are_checked() -> None:
+    x, y = rows("n", 4), rows("n", 4, name="y")
+    exe = tvm_disc.build(function(x, y, relay.add(x, y)))
+    found = re.sub(r"\s+", " ", exe.explain())
+    assert "checks only ranks, dtypes and the dims that are constant, and that dims of one" in found
+    with pytest.raises(BadInput, match="axis 0"):
+        exe(np.ones((2, 4), "float32"), np.ones((3, 4), "float32"))
+
+
+def test_constants_are_counted() -> None:
+    x, weights = rows("n", 16), relay.const(np.ones((32, 16), "float32"))
+    exe = tvm_disc.build(function(x, relay.nn.dense(x, weights)))
+    assert first_lines(exe.explain())["constants"].startswith("2.0 KiB, of which 2.0 KiB are")
 
 
 def test_dims_of_a_result_read_as_python_does() -> None:

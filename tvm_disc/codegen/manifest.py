@@ -14,7 +14,7 @@ from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.plan.capture import waits
 from tvm_disc.codegen.plan.formula import readable_formula, steps_of, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
-from tvm_disc.codegen.plan.outline import memory_outline, outline
+from tvm_disc.codegen.plan.outline import copies, memory_outline, outline
 from tvm_disc.codegen.plan.program import Conditional, Define, Launch, Loop, Program, Region
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.errors import Unsupported
@@ -34,6 +34,7 @@ EXAMPLE = 64  # size, at which times are predicted, of a dim without likely valu
 
 if TYPE_CHECKING:
     from tvm_disc.errors import WhyNot
+    from tvm_disc.graph.nodes import Node
 
 
 def describe(
@@ -59,6 +60,8 @@ def describe(
         "device_notes": device_notes(programs) if library.machine.device is not None else [],
         "launches": program_launches(program),
         "calls": outline(program),
+        "copies": copies(program),
+        "constants": _constants(program),
         "memory": memory_outline(program),
         "workspace_bytes": workspace,
         "kernels": [
@@ -66,6 +69,7 @@ def describe(
                 "name": k.name,
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
+                **_operands(k),
                 "notes": dict(k.notes),
                 "variants": k.names,
                 "group": group_key(k.group) if k.group is not None else "",
@@ -92,6 +96,26 @@ def describe(
         "donated": [(k, *_donation(v)) for k, v in general.donations.items()],
         "ragged": _ragged(general.attrs),
     }
+
+
+def _constants(program: Program) -> dict[str, int]:
+    """Return the bytes of a version's constants, and of those that are packed at build time."""
+    sizes = [(c.nbytes, c.packing is not None) for c in program.constants]
+    return {"bytes": sum(n for n, _ in sizes), "packed": sum(n for n, packed in sizes if packed)}
+
+
+def _operands(kernel: Kernel) -> dict[str, object]:
+    """Return the tensors that a kernel reads, each with whether it is constant, and writes."""
+    constants = kernel.group.constants if kernel.group is not None else ()
+    return {
+        "operands": [(_tensor(p), p in constants) for p in kernel.params],
+        "writes": [_tensor(node) for node in kernel.outputs],
+    }
+
+
+def _tensor(node: Node) -> list[object]:
+    """Return the dtype and the dims of a tensor."""
+    return [node.dtype, [readable_formula(dim) for dim in node.shape]]
 
 
 def selection(library: KernelLibrary) -> dict[str, object]:

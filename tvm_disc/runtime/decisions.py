@@ -105,6 +105,36 @@ def chosen(tree: Tree, dims: Mapping[str, int]) -> str | None:
     return variant_text(tree)
 
 
+def running_row(tree: Tree, rows: Sequence[Decision], dims: Mapping[str, int]) -> int | None:
+    """Return the index of the row of a tree that runs for dims; None if a condition depends on
+    run-time values.
+    """
+    variant = chosen(tree, dims)
+    same = [k for k, row in enumerate(rows) if row.run == variant]
+    if len(same) < 2:
+        return same[0] if same else None
+    values = {plain_formula(text): number_of(text, dims) for text in _formulas(tree)}
+    return next((k for k in same if _holds(rows[k].bounds, values)), None)
+
+
+def _holds(bounds: Mapping[str, Bounds], values: Mapping[str, int | None]) -> bool:
+    for formula, (low, high) in bounds.items():
+        value = values[formula]
+        if value is None or (low is not None and value < low):
+            return False
+        if high is not None and value >= high:
+            return False
+    return True
+
+
+def _formulas(tree: Tree) -> Iterator[str]:
+    """Yield the formulas that the conditions of a tree compare."""
+    if "if" in tree:
+        yield str(tree["if"])
+        yield from _formulas(tree["then"])
+        yield from _formulas(tree["else"])
+
+
 def letters(rows: list[Decision]) -> dict[str, str]:
     """Return a letter for each long formula of a table."""
     formulas = dict.fromkeys(f for row in rows for f in row.bounds if len(f) > LONG)
@@ -165,4 +195,4 @@ def _threads(run: Tree) -> str:
     return "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
 
 
-__all__ = ["Decision", "chosen", "decisions", "letters", "table", "variant_text"]
+__all__ = ["Decision", "chosen", "decisions", "letters", "running_row", "table", "variant_text"]

@@ -506,14 +506,15 @@ class Executable:
         dims: Mapping[str, int] | None = None,
         full: bool = False,
     ) -> str:
-        """Return a description: a summary, fusions and refused fusions, shape facts, and guards.
+        """Return a description: a summary, kernels and their variants, calls, workspace, shape
+        facts, guards, and refused fusions.
 
         Args:
-            shapes: input shapes for which to compute the memory needed and the bytes moved.
+            shapes: input shapes for which to compute bytes, and to mark the variants that run.
             picture: a file (.svg, .png or .pdf) for a graph of the kernel calls.
             dims: sizes by names of dims, instead of shapes.
-            full: do not shorten long lines; print the formula of the workspace, and the predicted
-                speed-up on 2 to 64 threads.
+            full: do not shorten lines and lists; print the formula of the workspace, and the
+                predicted speed-up on 2 to 64 threads.
 
         Raises:
             BadInput: a shape or a dim does not fit, or the picture's suffix is unknown.

@@ -14,6 +14,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.runtime.calls import counted, readable
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer
 
+IN_CALL = "packed in each call"  # key of the note of operands that a kernel packs
 USUAL = 64  # default size of a dim
 LONGEST, KEPT = 320, 240  # maximum characters of a line, and length to which longer lines are cut
 KINDS = {  # words for the kinds of kernels whose names are not clear to users
@@ -176,23 +177,76 @@ def summary_rows(manifest: Manifest, dims: Mapping[str, int] | None) -> list[tup
     checks = (
         f"A call checks {counted(len(guards), 'condition')} on its dims or values, listed below."
         if guards
-        else "A call checks only ranks, dtypes and the dims that are constant."
+        else "A call checks only ranks, dtypes and the dims that are constant"
+        + (", and that dims of one name are equal." if _repeated(manifest) else ".")
     )
     general = sections(manifest["general"]["shapes"]).get("guards", [])
     if manifest["premises"] and general:
         checks += f" The general version checks {counted(len(general), 'condition')}, listed there."
     refused = len(manifest["refused"])
-    unfused = f"{counted(refused, 'fusion')} refused, with the reasons listed below."
+    unfused = f"{counted(refused, 'fusion')} refused, with the reasons at the end."
     return [
         ("inputs", tensors(manifest["inputs"])),
         ("results", tensors(("", d, t) for d, t in manifest["results"])),
+        ("dims", [_dims(manifest)]),
         *_caches(manifest),
         ("kernels", [_kernels(manifest)]),
+        *_copies(manifest),
         ("guards", [checks]),
         ("workspace", [workspace(manifest, dims)]),
+        *_constants(manifest),
         *_selection(manifest),
         ("not fused", [unfused if refused else "No fusion was refused."]),
     ]
+
+
+def _repeated(manifest: Manifest) -> bool:
+    """Return whether a dim occurs twice in the inputs, so that calls compare its sizes."""
+    dims = [d for _, declared, _ in manifest["inputs"] for d in declared if not d.isdigit()]
+    return len(set(dims)) < len(dims)
+
+
+def _dims(manifest: Manifest) -> str:
+    """Return a sentence on the dims that calls may change, with their bounds."""
+    names: dict[tuple[int, int | None], list[str]] = {}
+    for name, bounds in varying_dims(manifest).items():
+        names.setdefault(bounds, []).append(name)
+    if not names:
+        return "All dims are constant."
+    texts = [f"{', '.join(found)} ({_range(*bounds)})" for bounds, found in names.items()]
+    return f"dynamic: {', '.join(texts)}. One program serves all these sizes."
+
+
+def _range(low: int, high: int | None) -> str:
+    if high is None:
+        return f"at least {low}" if low else "any size"
+    return f"{low} to {high}" if low < high else f"only {low}"
+
+
+def _copies(manifest: Manifest) -> list[tuple[str, list[str]]]:
+    """Return a row about the copies of a call; none for files of old versions."""
+    if "copies" not in manifest:
+        return []
+    copies = manifest["copies"]
+    made = f"A call copies {counted(len(copies), 'tensor')} outside of kernels, listed below."
+    texts = [made if copies else "A call copies no tensor outside of kernels."]
+    packing = sum(IN_CALL in k["notes"] for k in manifest["kernels"])
+    if packing:
+        texts.append(f"{counted(packing, 'kernel')} may pack operands, see '{IN_CALL}'.")
+    return [("copies", [" ".join(texts)])]
+
+
+def _constants(manifest: Manifest) -> list[tuple[str, list[str]]]:
+    """Return a row about the constants; none for files of old versions."""
+    found = manifest.get("constants")
+    if found is None:
+        return []
+    if not found["bytes"]:
+        return [("constants", ["none"])]
+    packed = f", of which {readable(found['packed'])} are packed at build time" * bool(
+        found["packed"]
+    )
+    return [("constants", [f"{readable(found['bytes'])}{packed}; calls read them in place."])]
 
 
 def _caches(manifest: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -219,8 +273,18 @@ def _kernels(manifest: Manifest) -> str:
     )
     different = len(set(launches))
     repeated = f", of {different} different ones" if different < len(launches) else ""
-    call = "A call of the special version" if manifest["premises"] else "A call"
-    return f"{call} runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
+    version = " of the special version" if manifest["premises"] else ""
+    inner = _inner_calls(manifest)
+    if inner:
+        calls = counted(len(launches), "kernel call")
+        where = f"of which {inner} are in branches, loops or functions{repeated}"
+        return f"The program{version} has {calls}, {where}: {listed}."
+    return f"A call{version} runs {counted(len(launches), 'kernel')}{repeated}: {listed}."
+
+
+def _inner_calls(manifest: Manifest) -> int:
+    """Return the number of kernel calls that a call of the program may skip or repeat."""
+    return sum(bool(c.get("inside") or c["function"]) for c in manifest["calls"])
 
 
 def _selection(manifest: Manifest) -> list[tuple[str, list[str]]]:
@@ -257,12 +321,19 @@ def tensors(rows: Any) -> list[str]:
 def workspace(manifest: Manifest, dims: Mapping[str, int] | None) -> str:
     """Return a string like ``1.2 MiB of temporary memory for b=4, s=128``."""
     sizes = usual_dims(manifest) if dims is None else dims
-    named = {name: sizes[name] for name in dim_names(manifest) if name in sizes}
     size = f"{readable(number_of(manifest['workspace_bytes'], sizes))} of temporary memory"
-    if not named:
-        return size
-    others = " (assumed; pass dims={...} for other sizes)" if dims is None else ""
-    return f"{size} for {', '.join(f'{n}={v}' for n, v in named.items())}{others}"
+    more = "; branches, loops and functions allocate more" * bool(_inner_calls(manifest))
+    return f"{f'{size} {sizes_text(manifest, dims)}'.rstrip()}{more}"
+
+
+def sizes_text(manifest: Manifest, dims: Mapping[str, int] | None) -> str:
+    """Return a string like ``for b=4, s=128``, which says whether the sizes are defaults; empty if
+    all dims are constant.
+    """
+    sizes = usual_dims(manifest) if dims is None else dims
+    named = [f"{name}={sizes[name]}" for name in dim_names(manifest) if name in sizes]
+    assumed = " (assumed; pass dims={...} for other sizes)" if dims is None else ""
+    return f"for {', '.join(named)}{assumed}" if named else ""
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -44,18 +44,34 @@ def outline(program: Program) -> list[dict[str, object]]:
     """Return every kernel call in program order: of ``main``, then of each function on boxed
     values.
 
-    ``function`` is the name of the function that contains the call. ``reads`` has an entry per
-    operand: the index of the call that computed it, the name of an input, "constant", or "earlier"
-    for other values. ``bytes`` is a formula over dims for the bytes that the call must read and
-    write, or "?" if they depend on run-time values. Each operand counts once; but rows that are
-    copied into a buffer count twice, and the buffer does not count.
+    ``function`` is the name of the function that contains the call, and ``inside`` the branches
+    and loops around the call, from the outermost to the innermost. ``reads`` has an entry per
+    operand: the index of the call that computed it, the name of an input, "constant", "loop 1" for
+    a variable or a result of a loop, "branch 1" for a result of a branch, or "earlier" for other
+    values. ``bytes`` is a formula over dims for the bytes that the call must read and write, or
+    "?" if they depend on run-time values. Each operand counts once; but rows that are copied into
+    a buffer count twice, and the buffer does not count. ``sizes`` are the formulas of the kernel's
+    symbols, without symbols that have the same name in the program.
     """
-    calls: list[dict[str, Any]] = []
-    moved = cache(_moved)
-    _add(calls, program.region, "", moved)
+    return [step for step in _outlined(program) if "kernel" in step]
+
+
+def copies(program: Program) -> list[dict[str, object]]:
+    """Return the copies of tensors outside of kernels, in program order.
+
+    ``copied`` is an entry as in ``reads`` of :func:`outline`, ``to`` the target, ``before`` the
+    index of the next kernel call, and ``bytes`` a formula.
+    """
+    return [step for step in _outlined(program) if "copied" in step]
+
+
+def _outlined(program: Program) -> list[dict[str, Any]]:
+    found = _Outline()
+    found.add(program.region, "")
     for function in program.functions:
-        _add(calls, function.region, function.name, moved)
-    return calls
+        found.writer = {}
+        found.add(function.region, function.name)
+    return found.steps
 
 
 def memory_outline(program: Program) -> dict[str, object] | None:
@@ -100,27 +116,96 @@ def _inner(step: Instruction) -> Iterator[Launch | Copy]:
     return _steps(Region([step]))
 
 
-def _add(
-    calls: list[dict[str, Any]], region: Region, function: str, moved: Callable[[Kernel], Expr]
-) -> None:
-    writer: dict[Storage, int] = {}
-    for step in _steps(region):
-        if isinstance(step, Copy):
-            if step.source in writer:
-                writer[step.target] = writer[step.source]
-            continue
+class _Outline:
+    """The kernel calls and copies of regions.
+
+    Attributes:
+        writer: the entry of ``reads`` for each storage that a step wrote.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.writer: dict[Storage, int | str] = {}
+        self._calls = self._loops = self._branches = 0
+        self._bytes = cache(_moved)
+
+    def add(self, region: Region, function: str, inside: Sequence[str] = ()) -> None:
+        """Add the steps of a region and of its inner regions."""
+        for step in region.instructions:
+            if isinstance(step, Launch):
+                self._add_call(step, function, inside)
+            elif isinstance(step, Copy):
+                self._add_copy(step, function, inside)
+            name, inner = self._inner(step)
+            if isinstance(step, Loop):
+                self.writer.update((c.value.storage, name) for c in step.carried)
+            for label, each in inner:
+                self.add(each, function, [*inside, f"{name}, {label}"])
+            if isinstance(step, Conditional | Loop):
+                self.writer.update((o.value.storage, name) for o in step.outcomes)
+
+    def _inner(self, step: Instruction) -> tuple[str, list[tuple[str, Region]]]:
+        """Return the name of a branch or loop, and its regions with the times at which they run."""
+        if isinstance(step, Loop):
+            self._loops += 1
+            return f"loop {self._loops}", [
+                ("before each iteration", step.header),
+                ("each iteration", step.body),
+                ("after the last iteration", step.exit),
+            ]
+        sides = step.regions()
+        condition = ""
+        if isinstance(step, Conditional):
+            origin = self._origin(step.cond)
+            condition = f" {f'#{origin}' if isinstance(origin, int) else origin}"
+            sides = [step.then_region, step.else_region]
+        if not sides:
+            return "", []
+        self._branches += 1
+        labels = [f"if{condition} is true", f"if{condition} is false"]
+        return f"branch {self._branches}", list(zip(labels, sides, strict=True))
+
+    def _add_call(self, step: Launch, function: str, inside: Sequence[str]) -> None:
         kernel = step.kernel
-        calls.append(
+        values = dict(zip(kernel.symbols, step.symbols, strict=True))
+        sizes = {str(symbol.name): _text(value, {}) for symbol, value in values.items()}
+        self.steps.append(
             {
                 "kernel": kernel.name,
                 "function": function,
+                "inside": list(inside),
                 "kind": kernel.kind,
                 "ops": [n.op.removeprefix("relax.") for n in kernel.nodes],
-                "reads": [_origin(s, writer) for s in step.inputs],
-                "bytes": _text(moved(kernel), dict(zip(kernel.symbols, step.symbols, strict=True))),
+                "reads": [self._origin(s) for s in step.inputs],
+                "bytes": _text(self._bytes(kernel), values),
+                "sizes": {name: size for name, size in sizes.items() if size != name},
             }
         )
-        writer.update(dict.fromkeys(step.outputs, len(calls) - 1))
+        self.writer.update(dict.fromkeys(step.outputs, self._calls))
+        self._calls += 1
+
+    def _add_copy(self, step: Copy, function: str, inside: Sequence[str]) -> None:
+        source = self._origin(step.source)
+        target = f"result {step.target.position}" if step.target.home is Home.OUTPUT else "a buffer"
+        self.steps.append(
+            {
+                "copied": source,
+                "to": target,
+                "before": self._calls,
+                "function": function,
+                "inside": list(inside),
+                "bytes": _text(step.size_bytes, {}),
+            }
+        )
+        if source != "earlier":
+            self.writer[step.target] = source
+
+    def _origin(self, storage: Storage) -> int | str:
+        if storage in self.writer:
+            return self.writer[storage]
+        if storage.home is Home.CONSTANT:
+            return "constant"
+        return storage.name if storage.home is Home.INPUT else "earlier"
 
 
 def _steps(region: Region) -> Iterator[Launch | Copy]:
@@ -135,14 +220,6 @@ def _steps(region: Region) -> Iterator[Launch | Copy]:
                 yield from _steps(inner)
         for inner in step.regions():
             yield from _steps(inner)
-
-
-def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
-    if storage in writer:
-        return writer[storage]
-    if storage.home is Home.CONSTANT:
-        return "constant"
-    return storage.name if storage.home is Home.INPUT else "earlier"
 
 
 def _moved(kernel: Kernel) -> Expr:

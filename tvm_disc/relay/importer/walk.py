@@ -61,8 +61,8 @@ class ModuleWalk:
         return Scope(parent, self.frame)
 
     def fresh(self, name: str) -> Expr:
-        """Return a new symbol for a dim inside a local function."""
-        return self.solver.symbol(name, "a dim inside a local function", self._depth)
+        """Return a new symbol for a dim of a loop or a local function."""
+        return self.solver.symbol(name, "a dim of a loop or a local function", self._depth)
 
     def function_name(self, closure: Closure) -> str:
         """Return a unique name for a Relax function built from ``closure``."""

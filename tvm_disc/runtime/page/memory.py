@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from tvm_disc.abi.formula import evaluate_all, rounded
-from tvm_disc.runtime.calls import readable
+from tvm_disc.runtime.calls import counted, readable
 
 WIDTH, HEIGHT = 1000, 320  # size of the chart without its axes, in pixels
 LEFT, BELOW = 80, 24  # space for the axes, in pixels
 LINES = 4  # number of intervals of the bytes axis
 TICKS = 10  # maximum number of labels on the axis of calls
+PARTS = 5  # maximum number of parts of the workspace that explain() lists
 UNKNOWN = "<p>The memory layout depends on run-time values.</p>"
 
 
@@ -40,6 +42,37 @@ def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) ->
         f'<svg class="memory" viewBox="{-LEFT} -8 {WIDTH + LEFT} {HEIGHT + BELOW + 8}" role="img" '
         f'aria-label="memory over time">{_scales(steps, top)}{"".join(boxes)}</svg>'
     )
+
+
+def largest_parts(
+    memory: Mapping[str, Any] | None, dims: Mapping[str, int], where: str
+) -> list[str]:
+    """Return lines of ``explain`` that list the largest parts of the workspace; none if the layout
+    depends on run-time values.
+    """
+    if memory is None or not memory["slots"]:
+        return []
+    try:
+        places = placed(memory, dims)
+    except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
+        return []
+    top = max(offset + size for offset, size in places)
+    parts = Counter(
+        (size, "scratch memory" if slot["scratch"] else "result", slot["of"])
+        for slot, (_, size) in zip(memory["slots"], places, strict=True)
+        if size
+    )
+    largest = sorted(parts, key=lambda part: -part[0])[:PARTS]
+    total = sum(size * count for (size, _, _), count in parts.items())
+    head = f"workspace: {readable(top)} {where}".rstrip()
+    lines = ["", head, f"  parts share bytes; without, it would need {readable(total)}"]
+    for size, what, kernel in largest:
+        count = parts[size, what, kernel]
+        often = f", {count} times" if count > 1 else ""
+        lines.append(f"  {readable(size):>10}  {what} of {kernel}{often}")
+    if len(parts) > len(largest):
+        lines.append(f"  and {counted(len(parts) - len(largest), 'smaller part')}")
+    return lines
 
 
 def _scales(steps: int, top: int) -> str:
