@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tvm_disc.abi.formula import evaluate
-from tvm_disc.runtime.decisions import Decision, decisions, letters, table, variant_text
+from tvm_disc.runtime.decisions import (
+    Decision,
+    chosen,
+    decisions,
+    letters,
+    running_row,
+    table,
+    variant_text,
+)
 
 Tree = dict[str, Any]
 
@@ -31,6 +39,7 @@ TREES = [
     split("n", 8, split("m", 4, A, B), split("m", 64, A, B)),
     split("n * m", 50, split("n", 4, A, split("m", 5, B, A)), split("n * m", 90, A, B)),
     split("n", 8, A, A),
+    split("n", 8, split("n * Select(m >= 3, 1, Div(m + 4, 2))", 4, A, B), A),
 ]
 
 
@@ -118,3 +127,13 @@ def test_variants_are_named_with_their_threads() -> None:
     assert variant_text({"library": "cublas"}) == "{'library': 'cublas'}"
     run = {"run": {"family": "gemm", "knobs": {"m_r": 6, "n_r": 64}}}
     assert variant_text(run) == "gemm(m_r=6, n_r=64)"
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_the_row_that_runs_has_the_variant_of_the_tree(tree: Tree) -> None:
+    rows = [row for row, _ in table(tree)[1]]
+    for n, m in itertools.product((0, 1, 4, 5, 8, 20, 64, 99), (1, 3, 5, 64)):
+        dims = {"n": n, "m": m}
+        found = running_row(tree, rows, dims)
+        assert found is not None and rows[found].run == by_tree(tree, dims) == chosen(tree, dims)
+    assert running_row(split("k", 8, A, B), rows, {"n": 1}) is None

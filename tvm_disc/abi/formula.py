@@ -30,7 +30,14 @@ def rounded(size_bytes: int) -> int:
     return -(-max(size_bytes, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align": rounded}
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {
+    "max": max,
+    "min": min,
+    "align": rounded,
+    # TIR's notation, which conditions of dispatch trees contain; sizes are not negative
+    "Select": lambda condition, yes, no: yes if condition else no,
+    "Div": operator.floordiv,
+}
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
