@@ -22,7 +22,7 @@ U64 = "uint64"
 def _state(ctx: Emitter, key: Tensor) -> None:
     if key.dtype != U64 or key.rank != 1:
         raise TypeMismatch(
-            ctx.where(f"expected a key of 10 uint64, found rank {key.rank} of {key.dtype}")
+            ctx.where(f"expected a key of uint64 and rank 1, found {key.dtype} of rank {key.rank}")
         )
     ctx.require_eq(key.dims[0], i64(10), "a key must have 10 elements")
 

@@ -234,7 +234,10 @@ def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         axis = ctx.axis(a, x.rank)
         if axis >= like.rank:
             raise TypeMismatch(
-                ctx.where(f"axis {a} is out of range for an operand of rank {like.rank}")
+                ctx.where(
+                    f"axes: expected axes of the second operand, which has rank {like.rank}; "
+                    f"found {a}, which is axis {axis} of the first operand"
+                )
             )
         ctx.solver.require_le(like.dims[axis], x.dims[axis], ctx.where(f"axis {axis} is sliced"))
         extents[axis] = (i64(0), like.dims[axis], 1)
