@@ -23,9 +23,8 @@ from tvm_disc.abi.manifest import read_manifest, signature_text
 from tvm_disc.bench import command as bench
 from tvm_disc.bench import replay
 from tvm_disc.bench.page import command as report
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, counted
 from tvm_disc.options import POINTS, Options
-from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.code import level_lines, levels_in
 from tvm_disc.support.console import outcome
 from tvm_disc.support.debug import format_timings

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from tvm_disc.compile import build
-from tvm_disc.errors import DiscError
+from tvm_disc.errors import DiscError, counted
 from tvm_disc.frontends.torch.graph import Refusal, TorchGraph, from_graph, graph_decompositions
 from tvm_disc.frontends.torch.partition import Runner, count, prefix, split
-from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.typing import FxNode, GraphModule, TorchTensor
 

@@ -46,6 +46,11 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
+def counted(number: int, noun: str, several: str = "") -> str:
+    """Return a string like ``1 kernel`` or ``3 kernels``; the plural is ``several``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
+
+
 class DiscError(Exception):
     """Base class of all exceptions that this package raises on purpose."""
 

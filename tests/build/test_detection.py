@@ -83,7 +83,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "layout_transform",
         [(1, 2, 3)],
-        "different axes",
+        "expected the same axes",
         TypeMismatch,
         {"src_layout": "NCW", "dst_layout": "NCH"},
     ),
@@ -182,7 +182,7 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "random.threefry_generate",
         [(10,)],
-        "a key of 10 uint64, found rank 1 of float32",
+        "a key of uint64 and rank 1, found float32 of rank 1",
         TypeMismatch,
         {"out_shape": (4,)},
     ),

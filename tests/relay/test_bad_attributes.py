@@ -28,11 +28,11 @@ def imported(expr: Any) -> None:
 
 
 OF_SIZES: list[tuple[Callable[[], Any], str]] = [
-    (lambda: relay.transpose(SIZES, (1, 0)), "axis 1 is out of range for rank 1"),
+    (lambda: relay.transpose(SIZES, (1, 0)), "axis 1 is out of range; expected -1 to 0"),
     (lambda: relay.squeeze(SIZES, [0]), "2 must equal 1"),
     (lambda: relay.squeeze(SIZES, [1]), "axis 1 is out of range"),
-    (lambda: relay.expand_dims(SIZES, 4), "axis 4 is out of range for rank 2"),
-    (lambda: relay.concatenate([SIZES, numbers([1, 2])], 0), "ranks .1, 2."),
+    (lambda: relay.expand_dims(SIZES, 4), "axis 4 is out of range; expected -2 to 1"),
+    (lambda: relay.concatenate([SIZES, numbers([1, 2])], 0), "ranks 1 and 2"),
     (lambda: relay.concatenate([SIZES, SIZES], 1), "axis 1 is out of range"),
     (lambda: relay.stack([SIZES, numbers(1, 2, 3)], 0), "2 must equal 3"),
     (lambda: relay.take(SIZES, relay.const(0), axis=3), "axis 3 is out of range"),
@@ -54,10 +54,10 @@ def test_sizes_are_refused_as_other_tensors_are(make: Callable[[], Any], message
 
 
 OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: relay.expand_dims(X, 4), "axis 4 is out of range for rank 3"),
-    (lambda: relay.reshape_like(X, X, lhs_begin=-3), "axes -3 to 2 are out of range for rank 2"),
-    (lambda: relay.reshape_like(X, X, rhs_begin=1, rhs_end=0), "axes 1 to 0 are out of range"),
-    (lambda: relay.reshape_like(X, X, lhs_end=3), "axes 0 to 3 are out of range for rank 2"),
+    (lambda: relay.expand_dims(X, 4), "axis 4 is out of range; expected -3 to 2"),
+    (lambda: relay.reshape_like(X, X, lhs_begin=-3), "lhs_end: .* rank 2, found -3 and 2"),
+    (lambda: relay.reshape_like(X, X, rhs_begin=1, rhs_end=0), "rhs_end: .* rank 2, found 1 and 0"),
+    (lambda: relay.reshape_like(X, X, lhs_end=3), "lhs_end: .* rank 2, found 0 and 3"),
     (lambda: relay.sliding_window(X, 1, (2,), (-1,)), "windows and strides of at least 1, found"),
     (lambda: relay.sliding_window(X, 1, (0,), (1,)), r"found \[0\] and \[1\]"),
     (
@@ -66,13 +66,13 @@ OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
         ),
         "expected the code of a type as int32, found float32",
     ),
-    (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
+    (lambda: relay.expand_dims(X, 0, 1 << 31), "num_newaxis: expected 0 to 64"),
     (
         lambda: relay.nn.prelu(IMAGE, relay.var("a", shape=(3,), dtype="float64")),
-        r"expected operands of the same dtype, found \[.float32., .float64.\]",
+        "expected operands of the same dtype, found float32 and float64",
     ),
-    (lambda: relay.tile(X, (-1, 1)), "expected a count of at least 0, found -1"),
-    (lambda: relay.repeat(X, -2, axis=0), "expected a count of at least 0, found -2"),
+    (lambda: relay.tile(X, (-1, 1)), "reps: expected at least 0, found -1"),
+    (lambda: relay.repeat(X, -2, axis=0), "repeats: expected at least 0, found -2"),
     (lambda: relay.full(relay.const(1.0), (-3,), "float32"), "axis 0 .* would have size -3"),
     (lambda: relay.split(X, 1 << 31, axis=0)[0], "expected 1 to 4096 parts, found 2147483648"),
     (lambda: relay.nn.lrn(IMAGE, size=1 << 20), "size: expected 1 to 255 entries, found 1048576"),
@@ -81,7 +81,10 @@ OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.cast(X, "int4"), "dtype: expected an element type .*found 'int4'"),
     (lambda: relay.cast(X, ""), "dtype: expected an element type .*found ''"),
     (lambda: relay.shape_of(X, "foo"), "dtype: expected an element type .*found 'foo'"),
-    (lambda: relay.gather_nd(X, numbers([0]), batch_dims=-1), "batch_dims -1"),
+    (
+        lambda: relay.gather_nd(X, numbers([0]), batch_dims=-1),
+        "batch_dims: expected 0 to 1, found -1",
+    ),
     (lambda: relay.nn.mirror_pad(X, pad_width=((0,), (1, 1))), "two widths"),
     (lambda: relay.nn.depth_to_space(IMAGE, 0), "block_size: expected 1 to 2147483647, found 0"),
     (lambda: relay.nn.conv2d(IMAGE, KERNEL, groups=0), "groups: expected 1 to .* found 0"),

@@ -27,7 +27,7 @@ def call(name: str, *args: Any, **attrs: Any) -> Any:
     [
         (call("nn.dense", X), r"nn\.dense: expected 2 operands \(data, weight\), found 1"),
         (call("add", X, X, X), r"add: expected 2 operands \(lhs, rhs\), found 3"),
-        (call("exp"), "exp: expected 1 operands"),
+        (call("exp"), r"exp: expected 1 operand \(data\), found 0"),
         (call("concatenate", X, axis=0), "operand 'data': expected a tuple, found a tensor"),
         (call("exp", relay.Tuple([X, X])), "operand 'data': expected a tensor, found a tuple"),
         (call("take", X, F, axis=0), "take: operand 'indices': expected integers, found float32"),

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tvm_disc.errors import BadInput
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import BadInput, counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.observed.comparison import check_tolerance, compared
 from tvm_disc.runtime.observed.recording import RecordedCall, arrays_of, read_calls

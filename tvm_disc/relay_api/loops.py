@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvm_disc.errors import BadNode, parts_of, shown
+from tvm_disc.errors import BadNode, counted, parts_of, shown
 from tvm_disc.relay.expr import Expr, ExprLike, Function, If, Let, Tuple, Var
-from tvm_disc.runtime.calls import counted as _counted
 
 
 def while_loop(
@@ -27,7 +26,7 @@ def while_loop(
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):
         raise BadNode(
-            f"while_loop: loop_bodies: expected {_counted(len(loop_vars), 'result')}, one for each "
+            f"while_loop: loop_bodies: expected {counted(len(loop_vars), 'result')}, one for each "
             f"loop variable, found {len(values)}"
         )
     body = If(

@@ -6,17 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.abi.formula import evaluate
+from tvm_disc.errors import counted
 from tvm_disc.support.late import Late
 from tvm_disc.support.notation import plain_formula
 
 repetitions = Late("tvm_disc.runtime.page.layers:repetitions")
 
 Call: TypeAlias = Mapping[str, Any]
-
-
-def counted(number: int, noun: str, several: str = "") -> str:
-    """Return a string like ``1 kernel`` or ``3 kernels``; the plural is ``several``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
 
 
 def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:

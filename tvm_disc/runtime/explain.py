@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_disc.abi.manifest import Manifest
-from tvm_disc.runtime.calls import counted, table
+from tvm_disc.errors import counted
+from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.summary import (
     number_of,
     sizes_text,

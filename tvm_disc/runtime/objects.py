@@ -14,9 +14,8 @@ import tvm_ffi
 
 from tvm_disc.abi.formula import rounded
 from tvm_disc.abi.values import ConstructorValue
-from tvm_disc.errors import BadInput, shown
+from tvm_disc.errors import BadInput, counted, shown
 from tvm_disc.runtime.arrays import as_array, as_tensor
-from tvm_disc.runtime.calls import counted
 
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.abi.record import EVENTS, FIELDS, ROOM, WHOLE_CALL
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import counted
 from tvm_disc.runtime.peaks import LAUNCH_US, Peaks
 
 # kernels limited by arithmetic; all others are limited by memory bandwidth

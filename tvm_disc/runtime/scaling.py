@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_disc.abi.manifest import Manifest
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import counted
 
 SHOWN = (2, 4, 16, 64)  # thread counts of the table
 UNEVEN = 1.1  # ratio of the largest part to the mean part from which parts are called uneven

@@ -10,8 +10,8 @@ from typing import Any
 
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import Manifest, tvm_version
-from tvm_disc.errors import BadInput
-from tvm_disc.runtime.calls import counted, readable
+from tvm_disc.errors import BadInput, counted
+from tvm_disc.runtime.calls import readable
 from tvm_disc.runtime.inputs import MOST, bound_dims, integer
 
 IN_CALL = "packed in each call"  # key of the note of operands that a kernel packs

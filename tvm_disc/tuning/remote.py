@@ -21,8 +21,7 @@ from typing import Any, TypeAlias
 import tvm
 
 from tvm_disc.codegen.export import c_compiler
-from tvm_disc.errors import ArtifactError, BadInput, Unsupported, shown
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import ArtifactError, BadInput, Unsupported, counted, shown
 from tvm_disc.tuning.entry import Bench, require_machine
 from tvm_disc.tuning.measure import Session
 from tvm_disc.tuning.remote_device import RemoteDevice, said

@@ -9,7 +9,8 @@ from tvm_disc.abi.manifest import Manifest
 from tvm_disc.bench.compare import NAMES, OURS, ComparisonRow
 from tvm_disc.bench.page.curves import Measured
 from tvm_disc.bench.points import Point
-from tvm_disc.runtime.calls import counted, readable
+from tvm_disc.errors import counted
+from tvm_disc.runtime.calls import readable
 from tvm_disc.runtime.profile import LIMITS, Line, Profile
 from tvm_disc.runtime.summary import number_of
 

@@ -154,7 +154,8 @@ class Emitter:
         """
         value = self.literal(dim)
         if value is None:
-            raise Unsupported(self.where(f"{what} must be known at compile time, found {dim}"))
+            found = self.solver.name_of(dim)
+            raise Unsupported(self.where(f"{what} must be known at compile time, found {found}"))
         return value
 
     def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
@@ -492,7 +493,8 @@ class Emitter:
         """
         dtypes = list(dict.fromkeys(a.dtype for a in args))
         if len(dtypes) > 1:
-            raise TypeMismatch(self.where(f"expected operands of the same dtype, found {dtypes}"))
+            found = " and ".join(dtypes)
+            raise TypeMismatch(self.where(f"expected operands of the same dtype, found {found}"))
         return dtypes[0]
 
     def refuse_bools(self, args: Sequence[Tensor]) -> None:
@@ -500,14 +502,15 @@ class Emitter:
         if any(a.dtype == "bool" for a in args):
             raise TypeMismatch(self.where("expected numbers, found bool; cast it first"))
 
-    def axis(self, axis: int, rank: int) -> int:
-        """Return ``axis`` as a non-negative number.
+    def axis(self, axis: int, rank: int, name: str = "axis") -> int:
+        """Return ``axis`` as a non-negative number; ``name`` is its name in a message.
 
         Raises:
             TypeMismatch: the axis is out of range.
         """
         if not -rank <= axis < rank:
-            raise TypeMismatch(self.where(f"axis {axis} is out of range for rank {rank}"))
+            limits = f"expected {-rank} to {rank - 1}" if rank else "the operand has rank 0"
+            raise TypeMismatch(self.where(f"{name} {axis} is out of range; {limits}"))
         return axis % rank
 
 

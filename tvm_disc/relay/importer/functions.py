@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
@@ -80,7 +80,7 @@ def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[object], 
     """
     wanted = len(closure.function.params)
     if len(args) != wanted:
-        text = f"{closure.name}: expected {wanted} arguments, found {len(args)}"
+        text = f"{closure.name}: expected {counted(wanted, 'argument')}, found {len(args)}"
         raise TypeMismatch(walk.at(call, text))
 
 
@@ -195,8 +195,9 @@ class Functions:
             raise Unsupported(
                 self.walk.at(
                     node,
-                    f"function {closure.name} needs an unlimited number of specializations; "
-                    "annotate its parameters so that one version serves every call",
+                    f"function {closure.name} needs more than {MAX_VARIANTS} specializations, or "
+                    f"its calls are nested more than {MAX_DEPTH} deep; annotate its parameters so "
+                    "that one specialization serves every call",
                 )
             )
         gv = relax.GlobalVar(self.walk.function_name(closure))
@@ -382,7 +383,9 @@ class Functions:
             self.kinds.unify(callee.kind, kind, self.walk.at(node, "a call"))
         if not isinstance(kind, FuncKind) or len(kind.params) != len(args):
             raise TypeMismatch(
-                self.walk.at(node, f"expected a function of {len(args)} parameters, found {kind}")
+                self.walk.at(
+                    node, f"expected a function of {counted(len(args), 'parameter')}, found {kind}"
+                )
             )
         exprs: list[Any] = []
         for k, (a, p) in enumerate(zip(args, kind.params, strict=True)):

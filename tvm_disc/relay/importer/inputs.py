@@ -80,9 +80,8 @@ class Inputs:
                 isinstance(d, int) and d != n for d, n in zip(ty.shape, array.shape, strict=True)
             )
         ):
-            raise TypeMismatch(
-                f"param '{param.name_hint}': expected {ty}, found {array.dtype}{array.shape}"
-            )
+            found = rt.TensorType(array.shape, str(array.dtype))
+            raise TypeMismatch(f"params: '{param.name_hint}': expected {ty}, found {found}")
         return self.ctx.constant(np.asarray(array))
 
     def input(self, param: ast.Var) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.expressions import expressions
@@ -95,13 +95,15 @@ def import_module(
     """
     if "main" not in mod:
         names = ", ".join(f"@{g.name_hint}" for g in mod.get_global_vars()) or "none"
-        raise TypeMismatch(f"expected a module with a function @main; its functions: {names}")
+        raise TypeMismatch(f"expected a module with a function @main, found functions: {names}")
     main = mod["main"]
     if not isinstance(main, ast.Function):
         raise Unsupported("the module's 'main' is not a function")
     unknown = set(params or {}) - {p.name_hint for p in main.params}
     if unknown:
-        raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
+        known = ", ".join(p.name_hint for p in main.params) or "none"
+        found = ", ".join(repr(name) for name in sorted(unknown))
+        raise TypeMismatch(f"params: expected names of main's inputs ({known}), found {found}")
     # A front end passes its facts about input dims as a function attribute.
     constraints = (*main.attrs.get("constraints", ()), *constraints)
     symbols: dict[Any, Any] = {}
@@ -146,8 +148,8 @@ def _import(
             return ImportedModule(made, solver, external=importer.external)
         except RecursionError as error:
             raise Unsupported(
-                "functions need too many specializations, or too deeply nested calls; "
-                "annotate their parameters so that one version serves every call"
+                "the functions need too many specializations, or the program is nested too "
+                "deeply; annotate parameters so that one specialization serves every call"
             ) from error
         except Wider as wider:
             undo()
@@ -335,8 +337,10 @@ class _Importer:
             return value
         refuse_tail(value)
         if not isinstance(value, tuple) or not 0 <= index < len(value):
-            found = f"{len(value)} fields" if isinstance(value, tuple) else "another value"
-            raise TypeMismatch(f"expected a tuple with a field {index}, found {found}")
+            wanted = counted(index + 1, "field")
+            known = isinstance(value, tuple)
+            found = counted(len(value), "field") if known else str(self.forms.kind_of(value))
+            raise TypeMismatch(f"expected a tuple of at least {wanted}, found {found}")
         return value[index]
 
     def _global(self, node: ast.GlobalVar) -> Closure:
@@ -389,9 +393,9 @@ class _Importer:
         for k, a in enumerate(args):
             if isinstance(a, Boxed | Closure):
                 found = self.forms.kind_of(a)
-                raise TypeMismatch(
-                    self.ctx.where(f"argument {k}: expected a tensor, found {found}")
-                )
+                known = row.args[k : k + 1]
+                which = f"operand '{known[0].lstrip('*')}'" if known else f"operand {k}"
+                raise TypeMismatch(self.ctx.where(f"{which}: expected a tensor, found {found}"))
         check_operands(self.ctx, row, args)
         return applied(self.ctx, row, args, call.attrs)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tvm import relax
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import TypeMismatch, counted
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.kinds import (
@@ -66,7 +66,8 @@ class Objects:
             raise TypeMismatch(
                 self.walk.at(
                     node,
-                    f"{ctor.name_hint}: expected {len(fields)} fields, found {len(values)}",
+                    f"{ctor.name_hint}: expected {counted(len(fields), 'field')}, "
+                    f"found {len(values)}",
                 )
             )
         exprs = []
@@ -113,9 +114,9 @@ class Objects:
                 bound.append((pattern.var, value))
             elif isinstance(pattern, ast.PatternTuple):
                 if not isinstance(value, tuple) or len(value) != len(pattern.patterns):
-                    raise TypeMismatch(
-                        self.walk.at(node, "match: the tuple pattern does not fit the value")
-                    )
+                    wanted = f"a tuple of {counted(len(pattern.patterns), 'field')}"
+                    text = f"match: expected {wanted}, found {self.forms.kind_of(value)}"
+                    raise TypeMismatch(self.walk.at(node, text))
                 stack.extend(reversed(list(zip(value, pattern.patterns, strict=True))))
             else:
                 tests.append((value, pattern))

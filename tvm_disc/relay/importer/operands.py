@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import TypeMismatch, counted
 from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.importer.tensor import DTYPES, Tensor
 from tvm_disc.relay.ops.algebra import building
 from tvm_disc.relay.ops.row import OpRow
+from tvm_disc.shape.printing import show_shape
 
 # Arguments that hold positions. `one_hot` only compares its indices, which may be any value.
 _POSITIONS = ("indices", "sparse_indices", "sparse_indptr", "box_indices", "*indices")
@@ -19,6 +21,8 @@ _COMPARED = ("one_hot", "dyn.one_hot", "vision.non_max_suppression")
 # Errors of a rule that receives operands of unsuitable rank or attributes of unsuitable type. Of
 # TVM's InternalErrors, only a division by zero is caused by an attribute; the others are bugs.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+# Python's messages about the number of items in a sequence.
+_UNPACKED = re.compile("values to unpack|empty sequence")
 
 
 # Attributes that name an element type, and values that select the operands' type.
@@ -71,9 +75,8 @@ def check_operands(ctx: Emitter, row: OpRow, args: Sequence[object]) -> None:
     """
     if len(args) != len(row.args):
         names = ", ".join(n.lstrip("*") for n in row.args) or "none"
-        raise TypeMismatch(
-            ctx.where(f"expected {len(row.args)} operands ({names}), found {len(args)}")
-        )
+        wanted = counted(len(row.args), "operand")
+        raise TypeMismatch(ctx.where(f"expected {wanted} ({names}), found {len(args)}"))
     for name, whole, arg in zip(row.args, row.tuple_args, args, strict=True):
         if isinstance(arg, tuple) != whole:
             expected, found = ("a tuple", "a tensor") if whole else ("a tensor", "a tuple")
@@ -109,12 +112,23 @@ def lowered(
             raise
         types = ", ".join(_shown(a) for a in args)
         given = ", ".join(f"{k}={str(v)[:40]}" for k, v in attrs.items())
-        raise TypeMismatch(
-            ctx.where(f"unsupported operands ({types}) with {given or 'no attributes'}: {error}")
-        ) from error
+        text = f"unsupported operands ({types}) with {given or 'no attributes'}"
+        raise TypeMismatch(ctx.where(f"{text}{_reason(args, error)}")) from error
+
+
+def _reason(args: Sequence[object], error: Exception) -> str:
+    """Return the end of a message about operands or attributes that a rule did not expect."""
+    if any(isinstance(a, tuple) and not a for a in args):
+        return ": expected at least one tensor in the tuple"
+    text = str(error)
+    if isinstance(error, IndexError) or text.startswith("zip()") or _UNPACKED.search(text):
+        return ": an operand has the wrong rank, or an attribute the wrong number of items"
+    if isinstance(error, tvm.error.InternalError | ZeroDivisionError):
+        return ": division by zero"
+    return f": {text}" if text else ""
 
 
 def _shown(arg: object) -> str:
     if isinstance(arg, tuple):
         return f"({', '.join(_shown(a) for a in arg)})"
-    return f"{arg.dtype}[{', '.join(map(str, arg.dims))}]" if isinstance(arg, Tensor) else "?"
+    return f"{arg.dtype}[{show_shape(arg.dims)[1:-1]}]" if isinstance(arg, Tensor) else "?"

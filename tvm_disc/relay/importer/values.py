@@ -251,10 +251,10 @@ def slice_lists(
     axes = list(range(max(len(begin), len(end))) if axes is None else axes)
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if max(len(begin), len(end), len(strides)) > len(axes):
-        counts = f"{len(begin)} begins, {len(end)} ends and {len(strides)} strides"
-        raise TypeMismatch(
-            ctx.where(f"expected one bound for each of {len(axes)} axes, found {counts}")
-        )
+        counts = f"{len(begin)}, {len(end)} and {len(strides)}"
+        limit = f"at most one number for each of the axes {axes}"
+        text = f"begin, end, strides: expected {limit}, found {counts} numbers"
+        raise TypeMismatch(ctx.where(text))
     rows = zip_longest(axes, begin, end, strides)
     return [(int(a), b, e, 1 if s is None else s) for a, b, e, s in rows]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tvm_disc.errors import BadNode, TypeMismatch, parts_of, shown
+from tvm_disc.errors import BadNode, TypeMismatch, counted, parts_of, shown
 from tvm_disc.relay.expr import Call, Constant, Expr, Op, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
 from tvm_disc.relay.visit import children, post_order
-from tvm_disc.runtime.calls import counted
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:

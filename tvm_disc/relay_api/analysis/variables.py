@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tvm_disc.errors import BadNode, shown
+from tvm_disc.errors import BadNode, counted, shown
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import Call, Expr, Function, Match, Pattern, Var, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import binders, pattern_vars, post_order
 from tvm_disc.relay.visit import free_vars as _free_vars
-from tvm_disc.runtime.calls import counted
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:

@@ -12,14 +12,13 @@ import numpy as np
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
-from tvm_disc.errors import BadInput, shown
+from tvm_disc.errors import BadInput, counted, shown
 from tvm_disc.relay.ndarray import load_param_dict
 from tvm_disc.relay_api.executors.programs import check_device
 from tvm_disc.relay_api.executors.refused import refused_attribute
 from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import tensor
 from tvm_disc.runtime.arrays import as_array, leaves, numpy_dtype
-from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.runtime.loading import load
 from tvm_disc.typing import Device, RuntimeModule

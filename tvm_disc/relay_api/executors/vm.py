@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.runtime.module import BenchmarkResult
 
-from tvm_disc.errors import BadInput, shown
+from tvm_disc.errors import BadInput, counted, shown
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay_api.executors.evaluate import Executor
 from tvm_disc.relay_api.executors.graph import Library
@@ -23,7 +23,6 @@ from tvm_disc.relay_api.executors.refused import refused_attribute
 from tvm_disc.relay_api.executors.timing import timed
 from tvm_disc.relay_api.executors.values import argument, results
 from tvm_disc.runtime.arrays import as_array, leaves
-from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.executable import Executable as Program
 from tvm_disc.runtime.loading import restored
 from tvm_disc.runtime.saved import as_bytes

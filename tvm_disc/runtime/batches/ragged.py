@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_disc.errors import BadInput, shown
+from tvm_disc.errors import BadInput, counted, shown
 from tvm_disc.runtime.arrays import as_array, numpy_dtype
-from tvm_disc.runtime.calls import counted
 from tvm_disc.runtime.inputs import is_tensor, ordered
 from tvm_disc.typing import Argument, Arguments, TorchTensor
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tvm_disc.errors import BadInput, Unsupported, shown
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import BadInput, Unsupported, counted, shown
 from tvm_disc.typing import Array
 
 ROUNDING = 16  # float differences up to this multiple of the type's epsilon are accepted

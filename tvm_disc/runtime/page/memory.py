@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from tvm_disc.abi.formula import evaluate_all, rounded
-from tvm_disc.runtime.calls import counted, readable
+from tvm_disc.errors import counted
+from tvm_disc.runtime.calls import readable
 
 WIDTH, HEIGHT = 1000, 320  # size of the chart without its axes, in pixels
 LEFT, BELOW = 80, 24  # space for the axes, in pixels

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tvm_disc.runtime.calls import counted
+from tvm_disc.errors import counted
 
 SHOWN = 2  # maximum number of places that are listed for refusals with equal reasons
 WIDTH = 96

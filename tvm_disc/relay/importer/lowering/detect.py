@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.order import order, picked
 from tvm_disc.relay.importer.lowering.slice import sliced
@@ -28,9 +28,12 @@ def has_columns(ctx: Emitter, x: Tensor, first: int, count: int) -> None:
     """Require ``count`` values of each box, from column ``first``."""
     size = ctx.literal(x.dims[-1])
     if first < 0 or (size is not None and first + count > size):
-        raise TypeMismatch(
-            ctx.where(f"column {first} is out of range for boxes of {x.dims[-1]} values")
-        )
+        last = first + count - 1
+        columns = f"column {first}" if count == 1 else f"columns {first} to {last}"
+        text = f"expected boxes with {columns}, found boxes of {counted(size or 0, 'value')}"
+        if first < 0:
+            text = f"expected a column of at least 0, found {first}"
+        raise TypeMismatch(ctx.where(text))
     what = ctx.where(f"boxes must have {first + count} values")
     ctx.solver.require_le(i64(first + count), x.dims[-1], what)
 

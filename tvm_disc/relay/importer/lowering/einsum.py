@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import TypeMismatch, counted
 from tvm_disc.relay.importer.context import Emitter, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import matmul
@@ -43,28 +43,33 @@ def _labelled(
     left, arrow, out = equation.partition("->")
     labels = left.split(",")
     if len(labels) != len(parts):
-        raise TypeMismatch(
-            ctx.where(f"expected {len(labels)} operands for {equation!r}, found {len(parts)}")
-        )
+        wanted = counted(len(labels), "operand")
+        raise TypeMismatch(ctx.where(f"expected {wanted} for {equation!r}, found {len(parts)}"))
     spare = [
         p.rank - len(n.replace("...", "")) if "..." in n else 0
         for p, n in zip(parts, labels, strict=True)
     ]
+    given = list(labels)
     labels = [n.replace("...", _digits(k)) for n, k in zip(labels, spare, strict=True)]
     if not arrow:
         every = "".join(labels)
         named = (c for c in sorted(set(every)) if c.isalpha() and every.count(c) == 1)
         out = "..." + "".join(named)
+    indices = out
     out = out.replace("...", _digits(max(spare)))
     for k, (part, names) in enumerate(zip(parts, labels, strict=True)):
         if len(names) != part.rank:
             raise TypeMismatch(
-                ctx.where(f"indices {names!r} do not fit an operand of rank {part.rank}")
+                ctx.where(
+                    f"operand {k}: expected one index per axis, "
+                    f"found {given[k]!r} for an operand of rank {part.rank}"
+                )
             )
         parts[k], labels[k] = _diagonal(ctx, *_without_ones(ctx, part, names, labels, parts))
     unknown = set(out) - set("".join(labels))
     if unknown or len(set(out)) != len(out):
-        raise TypeMismatch(ctx.where(f"invalid indices {out!r} of the result in {equation!r}"))
+        text = f"result of {equation!r}: expected different indices of the operands"
+        raise TypeMismatch(ctx.where(f"{text}, found {indices!r}"))
     return parts, labels, out
 
 

@@ -129,7 +129,9 @@ def _upsampling(names: Sequence[str]) -> Rule:
             if isinstance(scale, Tensor) and scale.constant is not None:
                 scale = float(scale.constant.reshape(()).item())
             if not isinstance(scale, Tensor) and not 0 < scale < math.inf:
-                raise TypeMismatch(ctx.where(f"{name}: expected a factor above 0, found {scale}"))
+                raise TypeMismatch(
+                    ctx.where(f"{name}: expected a finite factor above 0, found {scale}")
+                )
             size = _scaled(ctx, x.dims[axis], scale)
             whole = not isinstance(scale, Tensor) and scale == int(scale)
             if method == "nearest_neighbor" and mode == "asymmetric" and whole:
@@ -168,7 +170,10 @@ def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Size, how: Sampling) -
 def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Size, at: Tensor, how: Sampling) -> Tensor:
     if not is_float(x.dtype) and how.method != "nearest_neighbor":
         raise Unsupported(
-            ctx.where(f"method: expected nearest_neighbor for {x.dtype}, found {how.method}")
+            ctx.where(
+                f"method: expected nearest_neighbor for an image of {x.dtype}, "
+                f"found {how.method} interpolation; cast the image to floats"
+            )
         )
     if how.method == "nearest_neighbor":
         default = "round" if how.mode == "align_corners" else "floor"

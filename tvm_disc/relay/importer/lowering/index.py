@@ -42,7 +42,7 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if mode not in MODES:
         raise TypeMismatch(ctx.where(f"mode: expected one of {', '.join(MODES)}, found {mode!r}"))
     if "int" not in picks.dtype:
-        raise TypeMismatch(ctx.where(f"positions: expected integers, found {picks.dtype}"))
+        raise TypeMismatch(ctx.where(f"indices: expected integers, found {picks.dtype}"))
     if attrs["batch_dims"]:
         return _take_batched(ctx, data, picks, attrs)
     if axis is None:
@@ -81,12 +81,19 @@ def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Ex
 def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:
     """Return a gather in which each batch entry of ``data`` has its own positions."""
     given = int(attrs["batch_dims"])
-    batch = ctx.axis(given + picks.rank if given < 0 else given, picks.rank + 1)
+    among = given + picks.rank if given < 0 else given
+    if not -picks.rank - 1 <= among <= picks.rank:
+        limits = f"{-picks.rank} to {picks.rank}"
+        raise TypeMismatch(ctx.where(f"batch_dims: expected {limits}, found {given}"))
+    batch = ctx.axis(among, picks.rank + 1)
     if attrs["axis"] is None:
-        raise Unsupported(ctx.where("batch_dims requires an axis"))
+        raise Unsupported(
+            ctx.where(f"axis: expected an integer, because batch_dims is {given}; found None")
+        )
     axis = ctx.axis(attrs["axis"], data.rank)
     if axis < batch:
-        raise TypeMismatch(ctx.where(f"axis {axis} is one of the {batch} batch dims"))
+        text = f"axis: expected an axis after the batch dims (batch_dims {batch}), found"
+        raise TypeMismatch(ctx.where(f"{text} {attrs['axis']}"))
     for a in range(batch):
         ctx.require_eq(
             data.dims[a], picks.dims[a], f"batch axis {a} of both operands must have the same size"
@@ -167,13 +174,11 @@ def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) ->
     """Return ``data`` at the coordinates along the last axis of ``picks``."""
     depth = ctx.static(picks.dims[-1], "the number of coordinates")
     if not 0 <= batch < picks.rank:
-        raise TypeMismatch(
-            ctx.where(f"batch_dims {batch} is out of range for indices of rank {picks.rank - 1}")
-        )
+        text = f"batch_dims: expected 0 to {picks.rank - 1}, found {batch}"
+        raise TypeMismatch(ctx.where(f"{text}; the indices have rank {picks.rank}"))
     if batch + depth > data.rank:
-        raise TypeMismatch(
-            ctx.where(f"expected at most {data.rank - batch} coordinates, found {depth}")
-        )
+        text = f"coordinates per element: expected at most {data.rank - batch}, found {depth}"
+        raise TypeMismatch(ctx.where(text))
     for a in range(batch):
         ctx.require_eq(
             picks.dims[a], data.dims[a], f"batch axis {a} of both operands must have the same size"
@@ -238,8 +243,8 @@ def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if axis > 1 or x.rank < 2:
         raise Unsupported(
             ctx.where(
-                "expected axis 0 or 1 of an operand of rank 2 or more, found axis "
-                f"{axis} of rank {x.rank}"
+                "expected axis 0 or 1 of an operand of rank 2 or more, "
+                f"found axis {attrs['axis']} of an operand of rank {x.rank}"
             )
         )
     ctx.require_eq(valid.dims[0], x.dims[1 - axis], "there must be one length for each batch entry")
@@ -272,15 +277,14 @@ def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
     if attrs["reduction"] == "mean":
         return _scatter_mean(ctx, data, updates, scatter)
-    return scatter(data, updates, _reduction_name(ctx, attrs["reduction"]))
+    return scatter(data, updates, _reduction_name(ctx, attrs, "reduction"))
 
 
-def _reduction_name(ctx: Emitter, reduction: str) -> str:
+def _reduction_name(ctx: Emitter, attrs: Attrs, name: str) -> str:
+    reduction = str(attrs[name])
     if reduction not in ("update", "add", "mul", "min", "max"):
         raise Unsupported(
-            ctx.where(
-                f"reduction: expected update, add, mul, min, max or mean, found {reduction!r}"
-            )
+            ctx.where(f"{name}: expected update, add, mul, min, max or mean, found {reduction!r}")
         )
     return reduction
 
@@ -301,9 +305,11 @@ def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     depth = ctx.literal(picks.dims[0])
     if depth is None:  # inferred from the rank of the updates
         depth = data.rank - updates.rank + picks.rank - 1
-        picks = counted(ctx, picks, 0, depth, "the coordinates")
+        what = f"the coordinates, for updates of rank {updates.rank}"
+        picks = counted(ctx, picks, 0, depth, what)
     if not 0 <= depth <= data.rank:
-        raise TypeMismatch(ctx.where(f"expected at most {data.rank} coordinates, found {depth}"))
+        text = f"coordinates per element: expected at most {data.rank}, found {depth}"
+        raise TypeMismatch(ctx.where(text))
     wanted = [*picks.dims[1:], *data.dims[depth:]]
     if updates.rank != len(wanted):
         raise TypeMismatch(
@@ -319,13 +325,13 @@ def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
     if attrs["mode"] == "mean":
         return _scatter_mean(ctx, data, updates, scatter)
-    return scatter(data, updates, _reduction_name(ctx, attrs["mode"]))
+    return scatter(data, updates, _reduction_name(ctx, attrs, "mode"))
 
 
 def _argwhere(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     if x.rank == 0:
-        raise Unsupported(ctx.where("expected a rank of at least 1, found 0"))
+        raise Unsupported(ctx.where("expected an operand of rank 1 or more, found rank 0"))
     return cast(ctx, permute(ctx, nonzero(ctx, x), [1, 0]), "int32")
 
 

@@ -55,11 +55,10 @@ def _axes(ctx: Emitter, layout: str) -> Axes:
     text = "".join(f"{size or ''}{letter}" for letter, size in found)
     letters = [letter for letter, size in found if not size]
     if text != layout or len(set(letters)) != len(letters):
-        raise TypeMismatch(
-            ctx.where(f"layout {layout!r}: expected letters and blocks as in NCHW4c")
-        )
+        form = "different capital letters and blocks such as 4c"
+        raise TypeMismatch(ctx.where(f"layout: expected {form}, found {layout!r}"))
     if not {letter.upper() for letter, _ in found} <= set(letters):
-        raise TypeMismatch(ctx.where(f"layout {layout!r}: expected an axis for each block"))
+        raise TypeMismatch(ctx.where(f"layout: expected an axis for each block, found {layout!r}"))
     return found
 
 
@@ -74,9 +73,11 @@ def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     letters = [letter for letter, size in source if not size]
     if set(letters) != {letter for letter, size in target if not size}:
         names = f"{attrs['src_layout']!r} and {attrs['dst_layout']!r}"
-        raise TypeMismatch(ctx.where(f"layouts {names} have different axes"))
+        text = f"src_layout, dst_layout: expected the same axes, found {names}"
+        raise TypeMismatch(ctx.where(text))
     if x.rank != len(source):
-        raise TypeMismatch(ctx.where(f"layout {attrs['src_layout']!r} does not fit rank {x.rank}"))
+        found = f"{attrs['src_layout']!r} for rank {x.rank}"
+        raise TypeMismatch(ctx.where(f"src_layout: expected one axis per dim, found {found}"))
     for (letter, size), dim in zip(source, x.dims, strict=True):
         if size:
             ctx.require_eq(dim, i64(size), f"block {letter} must have the size in the layout")
@@ -207,7 +208,7 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, part = args[:2]
     ctx.same_dtype([x, part])
     if part.rank != x.rank:
-        raise TypeMismatch(ctx.where(f"expected values of rank {x.rank}, found {part.rank}"))
+        raise TypeMismatch(ctx.where(f"expected values of rank {x.rank}, found rank {part.rank}"))
     flat = ctx.scalar(0, I64)
     for axis, (length, places) in _set_places(ctx, x, args[2:5]).items():
         ctx.require_eq(
@@ -263,12 +264,12 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     low, high = int(attrs["k1"]), int(attrs["k2"])
     band = high - low + 1
     if x.rank < 2 or band < 1 or diagonal.rank != x.rank - (1 if band == 1 else 0):
-        raise TypeMismatch(
-            ctx.where(
-                f"cannot set diagonals {low} to {high} of an operand of rank {x.rank} from one of "
-                f"rank {diagonal.rank}"
-            )
-        )
+        text = f"expected a diagonal of rank {x.rank - (band == 1)}, found rank {diagonal.rank}"
+        if x.rank < 2:
+            text = f"expected an operand of rank 2 or more, found rank {x.rank}"
+        elif band < 1:
+            text = f"k1, k2: expected k1 <= k2, found {low} and {high}"
+        raise TypeMismatch(ctx.where(text))
     lead = x.rank - 2
     for a in range(lead):
         ctx.require_eq(
@@ -321,9 +322,10 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, dtype = args[0], str(attrs["dtype"])
     bits = [int(tvm.DataType(t).bits) for t in (x.dtype, dtype)]
     if bits[0] != bits[1] or "bool" in (x.dtype, dtype):
-        raise TypeMismatch(
-            ctx.where(f"expected a type of the same size as {x.dtype}, found {dtype}")
-        )
+        text = f"dtype: expected a type of the same size as {x.dtype}, found {dtype}"
+        if "bool" in (x.dtype, dtype):
+            text = f"expected types other than bool, found {x.dtype} and {dtype}; use cast"
+        raise TypeMismatch(ctx.where(text))
     found: Tensor = x
     if x.dtype == dtype:
         return found

@@ -78,9 +78,10 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"reduction: expected none, sum or mean, found {kind!r}"))
     axis = 1 if x.rank > 1 else 0
     if targets.rank != x.rank - 1:
-        raise TypeMismatch(
-            ctx.where(f"expected targets of rank {x.rank - 1}, found rank {targets.rank}")
-        )
+        text = f"expected targets of rank {x.rank - 1}, found rank {targets.rank}"
+        if x.rank == 0:
+            text = "expected predictions of rank 1 or more, found rank 0"
+        raise TypeMismatch(ctx.where(text))
     if "int" not in targets.dtype:
         raise TypeMismatch(ctx.where(f"expected targets of integers, found {targets.dtype}"))
     if weights.dtype != x.dtype:
@@ -163,9 +164,11 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
     if sorted(names) != sorted("OIHW"):
-        raise Unsupported(ctx.where(f"kernel layout: expected an order of OIHW, found {names}"))
+        raise Unsupported(ctx.where(f"out_layout: expected an order of OIHW, found {names}"))
     if attrs["kernel_size"] is None:
-        raise Unsupported(ctx.where("kernel_size is required"))
+        raise Unsupported(
+            ctx.where("kernel_size: expected the kernel's height and width, found None")
+        )
     ctx.require_eq(x.dims[0], given.dims[0], "the batch sizes of both operands must be equal")
     strides, dilation, taps = (
         steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")

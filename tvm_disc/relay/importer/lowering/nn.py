@@ -30,7 +30,9 @@ def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     """
     for x in (a, b):
         if x.rank < 2:
-            raise TypeMismatch(ctx.where(f"expected operands of rank 2 or more, found {x.rank}"))
+            raise TypeMismatch(
+                ctx.where(f"expected operands of rank 2 or more, found rank {x.rank}")
+            )
     require_factors(ctx, a, b, dtype)
     return product_of(ctx, a, b, dtype)
 
@@ -77,7 +79,7 @@ def _bias_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, bias = args
     ctx.same_dtype(args)
     if bias.rank != 1:
-        raise TypeMismatch(ctx.where(f"expected a vector, found rank {bias.rank}"))
+        raise TypeMismatch(ctx.where(f"expected a bias of rank 1, found rank {bias.rank}"))
     axis = ctx.axis(attrs["axis"], x.rank)
     ctx.require_eq(
         x.dims[axis], bias.dims[0], f"the bias must have one entry per element of axis {axis}"
@@ -192,7 +194,7 @@ def _instance_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _group_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis, groups = args[0], ctx.axis(attrs["axis"], args[0].rank), int(attrs["num_groups"])
     if axis != 1:
-        raise Unsupported(ctx.where(f"group norm: expected axis 1, found {axis}"))
+        raise Unsupported(ctx.where(f"expected axis 1, found axis {attrs['axis']}"))
     ctx.solver.require_divides(
         i64(groups), x.dims[1], ctx.where("groups must divide the number of channels")
     )

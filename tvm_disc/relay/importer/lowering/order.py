@@ -49,7 +49,7 @@ def _scan(build: Any) -> Rule:
 def order(ctx: Emitter, x: Tensor, axis: int, ascending: bool) -> Tensor:
     """Return the positions that sort ``axis``, stable for equal elements."""
     if x.rank == 0:
-        raise TypeMismatch(ctx.where("expected a rank of at least 1, found 0"))
+        raise TypeMismatch(ctx.where("expected an operand of rank 1 or more, found rank 0"))
     call = R.argsort(ctx.expr(x), axis, not ascending, "int64")
     return ctx.emit(call, x.dims, "int64")
 

@@ -51,7 +51,9 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
     one = winograd_kernel(tile, taps)
     if one is None:
         raise Unsupported(
-            ctx.where(f"expected tile_size 2, 4 or 6 and kernel size 3, found {tile} and {taps}")
+            ctx.where(
+                f"expected a sum of tile_size and kernel size of 5, 7 or 9, found {tile} + {taps}"
+            )
         )
     whole = np.ones((1, 1))
     for _ in range(rank):
@@ -84,7 +86,9 @@ def _winograd_weights(rank: int) -> Rule:
         w, tile = args[0], int(attrs["tile_size"])
         _require_floats(ctx, w, attrs)
         if w.rank != rank + 2:
-            raise TypeMismatch(ctx.where(f"expected a kernel of rank {rank + 2}, found {w.rank}"))
+            raise TypeMismatch(
+                ctx.where(f"expected a kernel of rank {rank + 2}, found rank {w.rank}")
+            )
         sizes = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
         taps = sizes[-1]
         whole = rank == 2 or (2 < sizes[0] < 8 and sizes[0] == taps)
@@ -108,7 +112,8 @@ def _winograd(rank: int) -> Rule:
         x, w = args
         _require_floats(ctx, x, attrs)
         if w.rank != rank + 2:
-            raise TypeMismatch(ctx.where(f"expected weights of rank {rank + 2}, found {w.rank}"))
+            text = f"expected weights of rank {rank + 2}, found rank {w.rank}"
+            raise TypeMismatch(ctx.where(text))
         tile = int(attrs["tile_size"])
         sizes = [ctx.static(d, "the size of a transformed kernel") for d in w.dims[:rank]]
         taps = sizes[0] - tile + 1
@@ -152,7 +157,9 @@ def _blocked_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     name = str(attrs["weight_layout"])
     axes = [a for a in axes_of(name) if a.isalpha()]
     if len(axes) != 2 or len(axes_of(name)) != w.rank:
-        raise TypeMismatch(ctx.where(f"weight_layout {name} does not fit weights of rank {w.rank}"))
+        form = f"two axes, and one axis or block per dim of the weights of rank {w.rank}"
+        text = f"weight_layout: expected {form}, found {name}"
+        raise TypeMismatch(ctx.where(text))
     plain = _unpacked(ctx, w, name, "".join(axes)) if w.rank > 2 else w
     given = {"units": attrs["units"], "out_dtype": attrs["out_dtype"]}
     result: Tensor = nn.LOWER["nn.dense"](ctx, [x, plain], given)
@@ -170,7 +177,7 @@ def _bitpack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """
     x, bits, kind = args[0], int(attrs["bits"]), str(attrs["pack_type"])
     if is_float(x.dtype) or not kind.startswith("uint"):
-        message = f"expected integers and an unsigned pack_type, found {x.dtype}, {kind!r}"
+        message = f"expected integers and an unsigned pack_type, found {x.dtype} and {kind!r}"
         raise TypeMismatch(ctx.where(message))
     axis, width = ctx.axis(int(attrs["pack_axis"]), x.rank), int(kind.removeprefix("uint"))
     dim = x.dims[axis]
@@ -248,7 +255,8 @@ def _sparse_conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         )
     name = str(attrs["layout"])
     if x.rank != 4 or name not in ("NHWC", "NCHW"):
-        raise Unsupported(ctx.where(f"unsupported data layout {name} of rank {x.rank}"))
+        found = f"{name} and rank {x.rank}"
+        raise Unsupported(ctx.where(f"expected data in NHWC or NCHW, of rank 4, found {found}"))
     last = permute(ctx, x, [name.index(c) for c in "NHWC"])
     pixels = ctx.reshape(last, [product(last.dims[:3]), last.dims[3]])
     found = sparse.LOWER["nn.sparse_dense"](ctx, [pixels, *compressed], {"sparse_lhs": False})

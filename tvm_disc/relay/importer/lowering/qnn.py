@@ -110,7 +110,8 @@ def _batch_matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, y, x_zero, y_zero = args[:4]
     for zero in (x_zero, y_zero):
         if zero.rank:
-            raise Unsupported(ctx.where("zero points per channel are not supported"))
+            text = f"expected one zero point per operand, found zero points of rank {zero.rank}"
+            raise Unsupported(ctx.where(text))
     a = last_two(ctx, centred(ctx, x, x_zero), bool(attrs["transpose_a"]))
     b = last_two(ctx, centred(ctx, y, y_zero), bool(attrs["transpose_b"]))
     return matmul(ctx, a, b, _sums(ctx, attrs))
@@ -190,7 +191,9 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if scales[0].ndim != scales[1].ndim or (scales[0].ndim and axes[0] != axes[1]):
         raise Unsupported(
             ctx.where(
-                "expected scales per channel along the same axis of both operands, or of none"
+                "expected scales per channel for the same axis of both operands, or one scale "
+                f"for each; found scales of rank {scales[0].ndim} (lhs_axis {axes[0]}) and "
+                f"{scales[1].ndim} (rhs_axis {axes[1]})"
             )
         )
     left = shifted(ctx, a, first.zero_point, axes[0], "int32")

@@ -83,7 +83,9 @@ def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
     if x.rank == 0:
         return x
     if x.rank != 1:
-        raise TypeMismatch(ctx.where(f"expected a number or a vector, found rank {x.rank}"))
+        raise TypeMismatch(
+            ctx.where(f"scale or zero point: expected rank 0 or 1, found rank {x.rank}")
+        )
     if ctx.literal(x.dims[0]) == 1:
         return ctx.reshape(x, [])
     axis = ctx.axis(axis, like.rank)
@@ -218,9 +220,7 @@ def _over(ctx: Emitter, x: Tensor, like: Tensor, axes: Sequence[int]) -> Tensor:
     if len(axes) == 1:
         return laid(ctx, x, like, axes[0])
     if x.rank != len(axes):
-        raise TypeMismatch(
-            ctx.where(f"expected one dim for each of the axes {axes}, found rank {x.rank}")
-        )
+        raise TypeMismatch(ctx.where(f"expected factors of rank {len(axes)}, found rank {x.rank}"))
     sizes = dict(zip(axes, x.dims, strict=True))
     return ctx.reshape(x, [sizes.get(a, i64(1)) for a in range(like.rank)])
 
@@ -247,7 +247,7 @@ def requantize(
     target = float(literal(ctx, wanted.scale, "the output scale").reshape(()))
     source = literal(ctx, given.scale, "the input scale").astype("float64")
     if target == 0:
-        raise Unsupported(ctx.where("output scale: expected a number other than 0"))
+        raise Unsupported(ctx.where("output scale: expected a number other than 0, found 0"))
     factors = ctx.constant(source / target)
     same = _equal_numbers(given.scale, wanted.scale)
     if compute == "int64":
@@ -294,7 +294,9 @@ def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> s
     if value == "None":
         return values[0]
     if value not in values:
-        raise Unsupported(ctx.where(f"{name} {value!r}: expected one of {', '.join(values)}"))
+        raise Unsupported(
+            ctx.where(f"{name}: expected one of {', '.join(values)}, found {value!r}")
+        )
     return value
 
 
@@ -381,7 +383,8 @@ def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x: Tensor = args[0]
     scale, low, high = (as_dtype(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":
-        raise Unsupported(ctx.where("expected sign=True and rounding='round'"))
+        found = f"{attrs['sign']} and {attrs['rounding']!r}"
+        raise Unsupported(ctx.where(f"sign, rounding: expected True and 'round', found {found}"))
     if int(attrs["kind"]) == 0:
         return x
     y = x / scale

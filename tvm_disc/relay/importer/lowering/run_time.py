@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import TypeMismatch, counted
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.numbers import (
@@ -160,10 +160,12 @@ def extents(
         )
     axes = [ctx.axis(a, x.rank) for a in (range(count) if axes is None else axes)]
     if len(set(axes)) < len(axes):
-        raise TypeMismatch(ctx.where(f"expected distinct axes, found {axes}"))
+        raise TypeMismatch(ctx.where(f"axes: expected different axes, found {axes}"))
     if len(axes) != count:
         raise TypeMismatch(
-            ctx.where(f"expected one bound for each of the axes {axes}, found {count}")
+            ctx.where(
+                f"expected one bound for each of the axes {axes}, found {counted(count, 'bound')}"
+            )
         )
     begins, ends, strides = (line(ctx, b, "a slice bound") for b in bounds)
     picks = []

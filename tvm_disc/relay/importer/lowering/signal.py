@@ -61,8 +61,9 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     real, imaginary = args
     _float32(ctx, real, imaginary)
     if real.rank != imaginary.rank or real.rank < 1:
+        ranks = f"{real.rank} and {imaginary.rank}"
         raise TypeMismatch(
-            ctx.where(f"expected operands of the same rank, found {real.rank}, {imaginary.rank}")
+            ctx.where(f"expected operands of the same rank, at least 1, found ranks {ranks}")
         )
     for a, (d, e) in enumerate(zip(real.dims, imaginary.dims, strict=True)):
         ctx.require_eq(d, e, f"axis {a} of both parts must have the same size")

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
@@ -69,13 +69,13 @@ def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for given, first, last, step in slice_lists(ctx, begin, end, strides, attrs["axes"]):
         axis = ctx.axis(given, x.rank)
         if axis in extents:
-            raise TypeMismatch(ctx.where(f"axis {axis} is sliced twice"))
+            raise TypeMismatch(ctx.where(f"axes: expected different axes, found axis {axis} twice"))
         if sized:
             extents[axis] = _sized_extent(ctx, x.dims[axis], first, last)
         elif is_number(step):
             extents[axis] = slice_extent(ctx, x.dims[axis], first, last, int(step))
         else:
-            raise Unsupported(ctx.where("expected a stride that is known at compile time"))
+            raise Unsupported(ctx.where("strides: expected numbers that are known at compile time"))
     return sliced(ctx, x, extents)
 
 
@@ -94,11 +94,14 @@ def _read_extents(
     axes = [ctx.axis(a, x.rank) for a in (range(count) if given is None else given)]
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if len(set(axes)) < len(axes) or not len(axes) == count == len(strides):
+        given = f"{counted(count, 'bound')} and {counted(len(strides), 'stride')}"
         raise TypeMismatch(
-            ctx.where(f"expected one bound for each of the axes {axes}, found {count}")
+            ctx.where(
+                f"expected one bound and stride for each of different axes {axes}, found {given}"
+            )
         )
     if not all(is_number(s) for s in strides):
-        raise Unsupported(ctx.where("expected a stride that is known at compile time"))
+        raise Unsupported(ctx.where("strides: expected numbers that are known at compile time"))
     pairs = []
     for k, axis in enumerate(axes):
         one, other = (
@@ -135,7 +138,7 @@ def _extent_in_memory(
     0.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("the slice step must not be 0"))
+        raise TypeMismatch(ctx.where("strides: expected numbers other than 0, found 0"))
     zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
     far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
     near = [minimum(maximum(b, far[0]), far[1]) for b in bounds]
@@ -177,7 +180,7 @@ def slice_extent(
         TypeMismatch: the step is zero.
     """
     if step == 0:
-        raise TypeMismatch(ctx.where("the slice step must not be 0"))
+        raise TypeMismatch(ctx.where("strides: expected numbers other than 0, found 0"))
     low, high = (i64(0), dim) if step > 0 else (i64(-1), dim - 1)
     first, last = (low, high) if step > 0 else (high, low)
     if begin is not None:

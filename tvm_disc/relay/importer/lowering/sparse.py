@@ -24,7 +24,8 @@ def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
     """Return coordinates ``[count, rank]`` of a tensor of rank ``rank``."""
     depth = ctx.literal(indices.dims[1])
     if depth not in (None, rank):
-        raise TypeMismatch(ctx.where(f"expected {rank} coordinates, found {depth}"))
+        text = f"coordinates per element: expected {rank}, found {depth}"
+        raise TypeMismatch(ctx.where(text))
     return counted(ctx, indices, 1, rank, "the coordinates")
 
 
@@ -36,7 +37,10 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dims = [ctx.dim(d) for d in sizes]
     if indices.rank < 2 and len(dims) != 1:
         raise TypeMismatch(
-            ctx.where(f"expected coordinates of rank 2 for rank {len(dims)}, found {indices.rank}")
+            ctx.where(
+                f"expected coordinates of rank 2 for an output_shape of {len(dims)} dims, "
+                f"found rank {indices.rank}"
+            )
         )
     count = i64(1) if indices.rank == 0 else indices.dims[0]
     coords = indices if indices.rank == 2 else ctx.reshape(indices, [count, i64(1)])
@@ -145,8 +149,9 @@ def _sparse_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     _rows_given(ctx, data, indices, begins)
     ctx.same_dtype([x, data])
     if data.rank not in (1, 3) or x.rank != 2:
+        found = f"ranks {data.rank} and {x.rank}"
         raise TypeMismatch(
-            ctx.where(f"expected data of rank 1 or 3 and a matrix, found {data.rank}, {x.rank}")
+            ctx.where(f"expected sparse data of rank 1 or 3 and a dense matrix, found {found}")
         )
     blocks = data if data.rank == 3 else ctx.reshape(data, [data.dims[0], i64(1), i64(1)])
     height = ctx.solver.simplify((begins.dims[0] - 1) * blocks.dims[1])

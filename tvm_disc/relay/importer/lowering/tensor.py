@@ -272,7 +272,9 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     else:
         wanted = kept if mean.rank == x.rank else _reduced(x.dims, axes, False)
         if mean.rank != len(wanted):
-            raise TypeMismatch(ctx.where(f"a mean of rank {mean.rank} does not fit rank {x.rank}"))
+            ranks = " or ".join(map(str, sorted({len(wanted), x.rank})))
+            text = f"expected a mean of rank {ranks}, found rank {mean.rank}"
+            raise TypeMismatch(ctx.where(text))
         for a, (d, e) in enumerate(zip(mean.dims, wanted, strict=True)):
             ctx.require_eq(d, e, f"axis {a} of the mean must have the size of the result")
         mean = ctx.reshape(mean, kept)
@@ -350,7 +352,9 @@ def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     start, stop, step = bounds
     stride = ctx.literal(step)
     if stride is None or stride == 0:
-        raise Unsupported(ctx.where(f"expected a step that is known and not zero, found {step}"))
+        found = "0" if stride == 0 else "one that depends on dims or data"
+        wanted = "a step that is known at compile time and not 0"
+        raise Unsupported(ctx.where(f"expected {wanted}, found {found}"))
     span = stop - start if stride > 0 else start - stop
     size = ctx.solver.simplify(_ceil_div(_at_least_zero(span), abs(stride)))
     call = R.arange(start, stop, step, attrs["dtype"])
@@ -369,7 +373,7 @@ def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     least 0.
     """
     if args[2].constant is not None and not args[2].constant.any():
-        raise Unsupported(ctx.where("expected a step that is known and not zero, found 0"))
+        raise Unsupported(ctx.where("expected a step other than 0, found 0"))
     start, stop, step = (cast(ctx, ctx.reshape(a, []), "float64") for a in args)
     steps = (stop - start) / step
     whole = ctx.emit(R.ceil(steps.expr), [], "float64")

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted, shown
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, filled
@@ -63,7 +63,9 @@ def _decode(
             source += 1
         elif code == -1:
             if infer is not None:
-                raise TypeMismatch(ctx.where("only one dim can be inferred"))
+                raise TypeMismatch(
+                    ctx.where("the new shape: expected at most one -1, found several")
+                )
             infer = len(dims)
             dims.append(None)
             source += 1
@@ -80,14 +82,17 @@ def _decode(
             source += 1
             k += 2
         else:
-            raise TypeMismatch(ctx.where(f"unknown reshape code {code}"))
+            text = f"the new shape: expected sizes or the codes 0 to -4, found {code}"
+            raise TypeMismatch(ctx.where(text))
         k += 1
     return dims, infer
 
 
 def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
     if axis >= x.rank:
-        raise TypeMismatch(ctx.where(f"the new shape refers to axis {axis} of rank {x.rank}"))
+        least = counted(axis + 1, "dim")
+        text = f"the new shape refers to at least {least} of an operand of rank {x.rank}"
+        raise TypeMismatch(ctx.where(text))
     return x.dims[axis]
 
 
@@ -96,7 +101,9 @@ def _split_pair(ctx: Emitter, dim: Size, pair: Sequence[Expr | int]) -> tuple[An
     known = [p for p in pair if not is_number(p) or p > 0]
     if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
         found = ", ".join(map(str, pair)) or "nothing"
-        message = f"expected two dims after -4, at most one of them -1, found {found}"
+        message = (
+            f"the new shape: expected two dims after -4, at most one of them -1, found {found}"
+        )
         raise TypeMismatch(ctx.where(message))
     if len(known) == 2:
         return ctx.dim(pair[0]), ctx.dim(pair[1])
@@ -151,19 +158,25 @@ def _without_max_one(ctx: Emitter, dim: object) -> object:
 
 def _reshape_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, like = args
-    lb, le = _span(ctx, attrs["lhs_begin"], attrs["lhs_end"], x.rank)
-    rb, re = _span(ctx, attrs["rhs_begin"], attrs["rhs_end"], like.rank)
+    lb, le = _span(ctx, attrs, "lhs", x.rank)
+    rb, re = _span(ctx, attrs, "rhs", like.rank)
     dims = [*x.dims[:lb], *like.dims[rb:re], *x.dims[le:]]
     ctx.require_same_elements(x, dims)
     return ctx.reshape(x, dims)
 
 
-def _span(ctx: Emitter, begin: int, end: int | None, rank: int) -> tuple[int, int]:
+def _span(ctx: Emitter, attrs: Attrs, side: str, rank: int) -> tuple[int, int]:
     """Return a range of axes; negative bounds count from the end."""
+    begin, end = attrs[f"{side}_begin"], attrs[f"{side}_end"]
     end = rank if end is None else end
     first, last = (b + rank if b < 0 else b for b in (begin, end))
     if not 0 <= first <= last <= rank:
-        raise TypeMismatch(ctx.where(f"axes {begin} to {end} are out of range for rank {rank}"))
+        raise TypeMismatch(
+            ctx.where(
+                f"{side}_begin, {side}_end: expected a range of axes of an operand of rank {rank}, "
+                f"found {begin} and {end}"
+            )
+        )
     return first, last
 
 
@@ -174,7 +187,7 @@ def _expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis = args[0], attrs["axis"]
     axis, count = ctx.axis(axis, x.rank + 1), attrs["num_newaxis"]
     if not 0 <= count <= MOST_AXES:
-        raise TypeMismatch(ctx.where(f"expected 0 to {MOST_AXES} new axes, found {count}"))
+        raise TypeMismatch(ctx.where(f"num_newaxis: expected 0 to {MOST_AXES}, found {count}"))
     dims = [*x.dims[:axis], *([i64(1)] * count), *x.dims[axis:]]
     return ctx.reshape(x, dims)
 
@@ -206,7 +219,8 @@ def _transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     order = list(reversed(range(x.rank))) if not axes else [ctx.axis(a, x.rank) for a in axes]
     if sorted(order) != list(range(x.rank)):
         found = list(axes)
-        raise TypeMismatch(ctx.where(f"axes: expected each of {x.rank} axes once, found {found}"))
+        text = f"axes: expected each axis of rank {x.rank} once, found {found}"
+        raise TypeMismatch(ctx.where(text))
     return permute(ctx, x, order)
 
 
@@ -264,7 +278,8 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dtype = ctx.same_dtype(parts)
     ranks = sorted({p.rank for p in parts})
     if len(ranks) > 1:
-        raise TypeMismatch(ctx.where(f"expected parts of the same rank, found ranks {ranks}"))
+        found = " and ".join(map(str, ranks))
+        raise TypeMismatch(ctx.where(f"expected operands of the same rank, found ranks {found}"))
     if len(parts) == 1:
         return parts[0]
     dims = list(parts[0].dims)
@@ -297,16 +312,18 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     dim = x.dims[axis]
     count = sections if isinstance(sections, int) else len(sections)
     if count > MOST_PARTS or (isinstance(sections, int) and count < 1):
-        raise Unsupported(ctx.where(f"expected 1 to {MOST_PARTS} parts, found {count}"))
+        least, what = (1, "parts") if isinstance(sections, int) else (0, "split positions")
+        raise Unsupported(ctx.where(f"expected {least} to {MOST_PARTS} {what}, found {count}"))
     if isinstance(sections, int):
         ctx.solver.require_divides(i64(sections), dim, ctx.where(f"axis {axis} is split evenly"))
         size = ctx.solver.simplify(tirx.floordiv(dim, i64(sections)))
         bounds = [ctx.solver.simplify(size * k) for k in range(sections)] + [dim]
     else:
         if list(sections) != sorted(sections) or any(c < 0 for c in sections):
+            found = shown(list(sections))
             raise Unsupported(
                 ctx.where(
-                    f"expected increasing split positions of at least 0, found {list(sections)}"
+                    f"expected split positions of at least 0 in ascending order, found {found}"
                 )
             )
         cuts = [ctx.solver.simplify(tirx.min(i64(int(c)), dim)) for c in sections]
@@ -335,16 +352,16 @@ def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if not all(is_number(r) for r in reps):
         return _tile_symbolic(ctx, x, reps)
     rank = max(len(reps), x.rank)
-    reps = [1] * (rank - len(reps)) + [_times(ctx, r) for r in reps]
+    reps = [1] * (rank - len(reps)) + [_times(ctx, r, "reps") for r in reps]
     dims = [i64(1)] * (rank - x.rank) + list(x.dims)
     call = R.tile(ctx.expr(x), reps)
     return ctx.emit(call, [d * r for d, r in zip(dims, reps, strict=True)], x.dtype)
 
 
-def _times(ctx: Emitter, count: Size) -> int:
+def _times(ctx: Emitter, count: Size, name: str) -> int:
     """Return a repetition count, which must not be negative."""
     if count < 0:
-        raise TypeMismatch(ctx.where(f"expected a count of at least 0, found {count}"))
+        raise TypeMismatch(ctx.where(f"{name}: expected at least 0, found {count}"))
     return int(count)
 
 
@@ -360,7 +377,7 @@ def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[object]) -> Tensor:
 
 
 def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, times = args[0], _times(ctx, attrs["repeats"])
+    x, times = args[0], _times(ctx, attrs["repeats"], "repeats")
     if attrs["axis"] is None:
         x, axis = ctx.reshape(x, [product(x.dims)]), 0
     else:
@@ -494,8 +511,9 @@ def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = 
     """
     axes = axes_of(layout)
     if sorted("".join(axes)) != sorted(layout) or len(axes) != x.rank:
-        raise Unsupported(ctx.where(f"unsupported {of} layout {layout} of rank {x.rank}"))
-    blocks = _blocks(ctx, axes, wanted, f"{of} layout {layout}")
+        found = f"{layout} for rank {x.rank}"
+        raise Unsupported(ctx.where(f"{of} layout: expected one axis per dim, found {found}"))
+    blocks = _blocks(ctx, layout, wanted, f"{of} layout")
     for block in blocks.values():
         ctx.require_eq(x.dims[axes.index(block)], i64(int(block[:-1])), f"size of block {block}")
     groups = [[a, blocks[a]] if a in blocks else [a] for a in wanted]
@@ -507,18 +525,20 @@ def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = 
     return ctx.reshape(moved, [product([dims[a] for a in group]) for group in groups])
 
 
-def _blocks(ctx: Emitter, axes: Sequence[str], wanted: str, of: str) -> dict[str, str]:
+def _blocks(ctx: Emitter, layout: str, wanted: str, of: str) -> dict[str, str]:
     """Return the block of each axis that has one."""
+    axes = axes_of(layout)
     blocks = {a[-1].upper(): a for a in axes if not a.isalpha()}
     several = len(blocks) < sum(not a.isalpha() for a in axes)
     if several or sorted(a for a in axes if a.isalpha()) != sorted(wanted):
-        raise Unsupported(ctx.where(f"unsupported {of}"))
+        expected = f"the axes {wanted} in any order, each with at most one block such as 4c"
+        raise Unsupported(ctx.where(f"{of}: expected {expected}; found {layout}"))
     return blocks
 
 
 def _with_blocks(ctx: Emitter, y: Tensor, wanted: str, layout: str) -> Tensor:
     axes = axes_of(layout)
-    blocks = _blocks(ctx, axes, wanted, f"out_layout {layout}")
+    blocks = _blocks(ctx, layout, wanted, "out_layout")
     have: list[str] = []
     dims: list[Any] = []
     for axis, dim in zip(wanted, y.dims, strict=True):

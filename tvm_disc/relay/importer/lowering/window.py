@@ -56,7 +56,8 @@ def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
     """
     items = per_axis(attrs[name], rank)
     if len(items) != rank or any(v < 1 for v in items):
-        message = f"{name}: expected {rank} numbers of at least 1, found {attrs[name]}"
+        number = "1 number" if rank == 1 else f"1 or {rank} numbers"
+        message = f"{name}: expected {number} of at least 1, found {attrs[name]}"
         raise TypeMismatch(ctx.where(message))
     return items
 
@@ -69,7 +70,8 @@ def padding(ctx: Emitter, value: tuple[int, ...], rank: int) -> list[int]:
     """
     items = per_axis(value, rank)
     if len(items) not in (rank, 2 * rank):
-        message = f"padding: expected 1, {rank} or {2 * rank} numbers, found {value}"
+        counts = "1 or 2" if rank == 1 else f"1, {rank} or {2 * rank}"
+        message = f"padding: expected {counts} numbers, found {value}"
         raise TypeMismatch(ctx.where(message))
     return items * 2 if len(items) == rank else items
 
@@ -248,7 +250,7 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
         layout = attrs["layout"]
         axes = spatial_axes(ctx, layout, SPATIAL[rank])
         if average and not is_float(x.dtype):
-            raise Unsupported(ctx.where(f"expected a floating-point operand, found {x.dtype}"))
+            raise Unsupported(ctx.where(f"expected floats, found {x.dtype}; cast the operand"))
         sizes = steps(ctx, attrs, "output_size", rank) if attrs["output_size"] else []
         for axis, size in zip(axes, sizes, strict=False):
             x = _adapt_axis(ctx, x, axis, size, average)
@@ -397,7 +399,7 @@ def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     pairs = [tuple(p) for p in attrs["pad_width"]]
     if any(len(p) != 2 or min(p) < 0 for p in pairs):
         raise TypeMismatch(
-            ctx.where(f"expected two widths of at least 0 on each axis, found {pairs}")
+            ctx.where(f"pad_width: expected two widths of at least 0 for each axis, found {pairs}")
         )
     return _mirrored(ctx, args[0], pairs, mode)
 
