@@ -42,7 +42,7 @@ CASES = [
     (lambda: relay.add(1, 2), 'convert "1" with `const` first'),
     (lambda: relay.add(X), r"add needs argument 'rhs'; add\(lhs, rhs\)"),
     (lambda: relay.add(X, X, foo=1), "add has no attribute 'foo'"),
-    (lambda: relay.add(X, X, X), "add takes at most 2 arguments, found 3"),
+    (lambda: relay.add(X, X, X), "add: expected at most 2 arguments, found 3"),
     (lambda: X + 1, 'convert "1" with `const` first'),
     (
         lambda: relay.Function(5, X),

@@ -30,16 +30,16 @@ def node(key: Any, **attrs: Any) -> dict[str, Any]:
 
 
 TEXTS = {
-    "9" * 4301: "2:42: expected a number, found 4301 digits",
+    "9" * 4301: "2:42: expected a number of at most .* found 4301",
     "(" * 5000 + "%x": r"2:\d+: nested too deeply here",
     "add(%x, %x). " + "1" * 500: "2:5[0-9]: ",
-    "%x." + "1" * 5000: "2:44: expected a number, found 5001 digits",
+    "%x." + "1" * 5000: "2:44: expected a number of at most .* found 5001",
     "let %y: int4096 = %x; %y": r"2:50: unknown type 'int4096'",
     "let %y: Tensor[(1), int4096] = %x; %y": r"2:62: unknown element type 'int4096'",
     "let %y: Tensor[(99999999999999999999), int8] = %x; %y": r"2:58: a dimension must be .*2\*\*63",
     "let %y: Tensor[(1), float327] = %x; %y": r"2:62: unknown element type 'float327'",
     "add(%x, 99999999999i8)": r"2:50: 99999999999 does not fit int8",
-    "meta[relay.Constant][99999999999999999999]": r"2:42: no metadata section",
+    "meta[relay.Constant][99999999999999999999]": r"2:42: there is no metadata section",
     "%x /* span=a:" + "9" * 5000 + ":1 */ y": r"2:\d+: expected '}'",
 }
 
@@ -74,7 +74,7 @@ def test_errors_in_the_metadata_are_at_lines_of_the_text(tmp_path: Any) -> None:
 NODES = {
     graph(root="exp"): "the root of the graph: expected a node index .an integer., found 'exp'",
     graph(root=None): "the root of the graph: expected a node index .an integer., found None",
-    graph(root=9): "there is no node 9; the file has 1",
+    graph(root=9): "there is no node 9; the file has 1 node",
     graph(None): "node 1: expected an object with .type_key., found None",
     graph({"attrs": {}}): "node 1: expected an object with .type_key.",
     graph({"type_key": ["x"]}): "node 1: expected an object with .type_key.",
@@ -83,28 +83,28 @@ NODES = {
     graph({"type_key": "Array", "data": ["x"]}): r"node 1 \(Array\): expected a node index",
     graph({"type_key": "Array", "data": ["²"]}): r"node 1 \(Array\): expected a node index",
     graph({"type_key": "Array", "data": ["9" * 5000]}): r"node 1 \(Array\): expected a node index",
-    graph({"type_key": "Array", "data": [1]}): r"node 1 \(Array\): contains itself",
-    graph({"type_key": "Map", "data": [2, 2]}, {"type_key": "Array"}): "a key cannot be list",
+    graph({"type_key": "Array", "data": [1]}): r"node 1 \(Array\): the node contains itself",
+    graph({"type_key": "Map", "data": [2, 2]}, {"type_key": "Array"}): "a key: .* found list",
     graph({"type_key": "Map", "keys": ["a"], "data": []}): "as many keys as values, found 1 and 0",
-    graph(node("relay.Constant")): r"node 1 \(relay.Constant\): lacks the field 'data'",
-    graph(node("relay.Constant", data="0")): r"node 1 \(relay.Constant\): no stored tensor 0",
+    graph(node("relay.Constant")): r"node 1 \(relay.Constant\): the field 'data' is missing",
+    graph(node("relay.Constant", data="0")): "there is no stored tensor 0",
     graph(node("relay.Constant", data="0"), b64ndarrays=["é"]): r"b64ndarrays\[0\]: .* not base64",
     graph(node("relay.Constant", data="0"), b64ndarrays=[5]): r"b64ndarrays\[0\]: .* found int",
     graph(b64ndarrays={}): "b64ndarrays.: expected a list",
     graph(node("relay.Id", name_hint="2"), {"type_key": "Array"}): r"name_hint: expected a name",
     graph(node("relay.Tuple", fields="2"), node("IntImm", value="1")): "fields: expected an array",
     graph(node("relay.Var", vid="2"), node("PrimType", dtype="int4096")): "found 'int4096'",
-    graph(node("IntImm", value="x")): r"node 1 \(IntImm\): is malformed: invalid literal",
-    graph(node("IntImm", value="9" * 5000)): r"node 1 \(IntImm\): is malformed",
+    graph(node("IntImm", value="x")): r"node 1 \(IntImm\): .* invalid value: invalid",
+    graph(node("IntImm", value="9" * 5000)): r"node 1 \(IntImm\): a field has an invalid value",
     graph(node("relay.TupleGetItem", tuple_value="2", index="-1"), node("relay.Tuple", fields="3"),
-          {"type_key": "Array"}): "is malformed: a tuple index cannot be negative",
+          {"type_key": "Array"}): "a field has an invalid value: a tuple index cannot be negative",
     graph(node("relay.Call", op="2", args="3"), {"type_key": "Op", "repr_str": "none"},
           {"type_key": "Array"}): r"node 1 \(relay.Call\): unknown operator none",
     graph(node("IRModule", functions="2"), {"type_key": "Map", "keys": ["a"], "data": [3]},
-          node("IntImm", value="1")): "@a is not a function but int",
+          node("IntImm", value="1")): "@a: expected a function, found int",
     '{"root": 1, "nodes": ' + "[" * 100_000: "its JSON is nested too deeply",
     '{"root": ' + "9" * 5000 + ', "nodes": []}': "not a legacy TVM graph|a node index",
-    '{"root": 1, "nodes": []}': "there is no node 1; the file has 0",
+    '{"root": 1, "nodes": []}': "there is no node 1; the file has 0 nodes",
 }  # fmt: skip
 
 
@@ -129,15 +129,15 @@ def test_types_that_are_large_when_written_out() -> None:
 
 
 def test_json_of_something_else() -> None:
-    with pytest.raises(ParseError, match="expected a module or a function, found int"):
+    with pytest.raises(ParseError, match="expected a module or an expression, found int"):
         tvm_disc.build(graph(node("IntImm", value="1")))
 
 
 def test_a_module_without_main() -> None:
     text = HEAD + "def @f(%x: int32) { %x }\ndef @g(%x: int32) { %x }"
-    with pytest.raises(TypeMismatch, match=r"a function @main; its functions: @f, @g"):
+    with pytest.raises(TypeMismatch, match=r"a function @main, found functions: @f, @g"):
         tvm_disc.build(text)
-    with pytest.raises(TypeMismatch, match="a function @main; its functions: none"):
+    with pytest.raises(TypeMismatch, match="a function @main, found functions: none"):
         tvm_disc.build(HEAD)
 
 

@@ -201,7 +201,9 @@ def test_errors_show_the_line() -> None:
 
 def test_a_wrong_metadata_index_is_refused() -> None:
     text = (DATA / "printed" / "dense_bias_relu.relay").read_text()
-    with pytest.raises(ParseError, match=r"meta\[relay\.Constant\]\[7\] does not exist.*has 2"):
+    with pytest.raises(
+        ParseError, match=r"meta\[relay\.Constant\]\[7\] does not exist.*has 2 objects"
+    ):
         relay.parse(text.replace("[relay.Constant][1]", "[relay.Constant][7]"))
 
 
@@ -255,7 +257,7 @@ def test_arrays_of_every_type_round_trip() -> None:
     params = {n: np.arange(6).reshape(2, 3).astype(n) for n in names}
     back = relay.load_param_dict(relay.save_param_dict(params))
     assert all(back[n].dtype == n and (back[n] == params[n]).all() for n in names)
-    with pytest.raises(Unsupported, match="cannot be saved in Relay"):
+    with pytest.raises(Unsupported, match="expected bools, integers or floats, found"):
         relay.save_param_dict({"z": np.zeros(2, complex)})
 
 

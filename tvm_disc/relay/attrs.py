@@ -10,6 +10,7 @@ import numpy as np
 from tvm.runtime import Device
 from tvm.target import Target
 
+from ..errors import shown
 from .attr_classes import CLASS_OF
 from .expr import Attrs, AttrValue, Expr
 from .ops.row import REQUIRED, OpRow
@@ -225,7 +226,7 @@ def _listing(row: OpRow) -> str:
 def _coerce(op: str, name: str, default: object, value: AttrValue) -> AttrValue:
     value = plain_value(value)
     if value != default and _whole(op, name) and not isinstance(value, int):
-        raise AttrError(f"{op}: attribute {name!r} must be an integer, found {value!r}")
+        raise AttrError(f"{op}: attribute {name!r} must be an integer, found {shown(value)}")
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if isinstance(default, bool) and number:
         return bool(value)
@@ -261,5 +262,5 @@ def plain_value(value: object) -> AttrValue:
         return tuple((str(k), plain_value(v)) for k, v in value.items())
     raise AttrError(
         "an attribute: expected a number, a string, a dtype, or a sequence or mapping of these, "
-        f"found {type(value).__name__} {value!r}"
+        f"found {type(value).__name__} {shown(value)}"
     )

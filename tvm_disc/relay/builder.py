@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_disc.relay.signatures import RESULTS, defaults, field_of, parameters
 
-from ..errors import BadNode, UnknownName, refusing, shown
+from ..errors import BadNode, UnknownName, counted, refusing, shown
 from ..support.late import Late
 from .attrs import AttrError, complete_attrs
 from .expr import (
@@ -195,9 +195,8 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         del given[key]
     for key, value in given.items():
         if _holds_expr(value):
-            raise BadNode(
-                f"{name}: attribute {key!r} must consist of numbers, found {shown(value)}"
-            )
+            text = f"{name}: attribute {key!r}: expected a value without Relay expressions"
+            raise BadNode(f"{text}, found {shown(value)}")
         given[key] = _listed(name, key, value)
     try:
         return Call(get_op(name), tuple(map(as_expr, args)), complete_attrs(row, given))
@@ -243,11 +242,12 @@ def _bound(
         BadNode: there are too many arguments, one is given twice, or one is missing.
     """
     if len(args) > len(params):
-        raise BadNode(f"{name} takes at most {len(params)} arguments, found {len(args)}")
+        most = counted(len(params), "argument")
+        raise BadNode(f"{name}: expected at most {most}, found {len(args)}")
     given = dict(zip(params, args, strict=False))
     twice = sorted(given.keys() & kwargs.keys())
     if twice:
-        raise BadNode(f"{name} got {twice[0]!r} twice")
+        raise BadNode(f"{name}: argument {twice[0]!r} is given twice")
     given.update(kwargs)
     required = [n for n, default in params.items() if default is REQUIRED]
     missing = [n for n in required if n not in given]

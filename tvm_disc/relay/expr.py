@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadNode, named_of, parts_of, shown
+from ..errors import BadNode, counted, named_of, parts_of, shown
 from .ops.algebra import Algebra, Builder, current
 from .text.short import bounded, brief
 from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar, plain
@@ -31,7 +31,7 @@ class NamedAttrs(dict[str, AttrValue]):
     def __getattr__(self, name: str) -> AttrValue:
         if name in self:
             return self[name]
-        raise AttributeError(f"no attribute {name!r}; there are {list(self)}")
+        raise AttributeError(f"no attribute {name!r}; the attributes: {', '.join(self) or 'none'}")
 
     def get_int(self, key: str) -> int:
         """Return an attribute as an integer."""
@@ -529,7 +529,7 @@ class TupleWrapper:
 
     def __getitem__(self, index: int) -> TupleGetItem:
         if not -self.size <= index < self.size:
-            raise IndexError(f"tuple of {self.size} has no item {index}")
+            raise IndexError(f"a tuple of {counted(self.size, 'field')} has no field {index}")
         return TupleGetItem(self.tuple_value, index % self.size)
 
     def __iter__(self) -> Iterator[TupleGetItem]:

@@ -82,8 +82,9 @@ def as_module(loaded: object) -> IRModule:
     if isinstance(loaded, Expr):
         return IRModule.from_expr(loaded)
     if not isinstance(loaded, IRModule):
-        found = type(loaded).__name__
-        raise ParseError(f"the root of the graph: expected a module or a function, found {found}")
+        found = getattr(loaded, "type_key", type(loaded).__name__)
+        text = f"expected a module or an expression, found {found}"
+        raise ParseError(f"the root of the graph: {text}")
     return loaded
 
 

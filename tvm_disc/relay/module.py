@@ -136,7 +136,8 @@ class IRModule:
         none.
         """
         if name not in self._globals:
-            raise UnknownName(f"no function @{name}; the module has {sorted(self._globals)}")
+            known = ", ".join(f"@{g}" for g in sorted(self._globals)) or "none"
+            raise UnknownName(f"the module has no function @{name}; its functions: {known}")
         return self._globals[name]
 
     def get_global_vars(self) -> list[GlobalVar]:
@@ -173,7 +174,8 @@ class IRModule:
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
         """Return the name of a defined data type; raise UnknownName if there is none."""
         if name not in self.type_definitions:
-            raise UnknownName(f"no type {name}; the module has {sorted(self.type_definitions)}")
+            known = ", ".join(sorted(self.type_definitions)) or "none"
+            raise UnknownName(f"the module has no data type {name}; its data types: {known}")
         return self.type_definitions[name].header
 
     def get_type(self, name: str) -> tuple[Any, ...]:
@@ -189,9 +191,10 @@ class IRModule:
         wanted = type_name if name is None else name
         found = self._constructors.get(wanted)
         if found is None or (name is not None and found.belong_to != type_name):
-            raise UnknownName(
-                f"no constructor {wanted}; the module has {sorted(self._constructors)}"
-            )
+            owner = "the module" if name is None else f"data type {type_name}"
+            known = ", ".join(sorted(self._constructors)) or "none"
+            text = f"{owner} has no constructor {wanted}; the module's constructors: {known}"
+            raise UnknownName(text)
         return found
 
     @property

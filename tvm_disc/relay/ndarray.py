@@ -30,13 +30,17 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
         magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack_from(data, offset)
         offset += _HEADER.size
         if magic != _ARRAY_MAGIC:
-            raise ParseError(f"not a stored tensor: magic number is {magic:#x}")
+            text = f"expected the magic number {_ARRAY_MAGIC:#x}, found {magic:#x}"
+            raise ParseError(f"not a stored tensor: {text}")
         shape = struct.unpack_from(f"<{ndim}q", data, offset)
         offset += 8 * ndim
         (nbytes,) = struct.unpack_from("<q", data, offset)
         offset += 8
     except struct.error as error:
-        raise ParseError(f"a stored tensor is truncated: {error}") from None
+        raise ParseError(
+            "a stored tensor is truncated or damaged: its header continues past the end, "
+            f"byte {len(data)}"
+        ) from error
     dtype = _dtype(code, bits, lanes)
     if ndim > _MOST_DIMS or any(d < 0 for d in shape):
         raise ParseError(
@@ -58,7 +62,9 @@ def encode_array(array: NDArray[Any]) -> bytes:
     """Return the stored form of a tensor; Unsupported for types that Relay cannot store."""
     array = np.asarray(array)
     if array.dtype.kind not in _CODES:
-        raise Unsupported(f"tensors of type {array.dtype} cannot be saved in Relay's format")
+        raise Unsupported(
+            f"Relay's format: expected bools, integers or floats, found {array.dtype}; cast them"
+        )
     bits = 1 if array.dtype.kind == "b" else 8 * array.dtype.itemsize
     code = _CODES[array.dtype.kind]
     head = _HEADER.pack(_ARRAY_MAGIC, 0, 1, 0, array.ndim, code, bits, 1)
@@ -69,7 +75,7 @@ def encode_array(array: NDArray[Any]) -> bytes:
 def decode_base64(text: object) -> NDArray[Any]:
     """Return the tensor in one ``b64ndarrays`` entry of a JSON file."""
     if not isinstance(text, str):
-        raise ParseError(f"a stored tensor is not base64: found {type(text).__name__}")
+        raise ParseError(f"a stored tensor: expected base64 text, found {type(text).__name__}")
     try:
         return decode_array(base64.b64decode(text, validate=True))[0]
     except ValueError as error:
@@ -93,7 +99,8 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     try:
         magic, _, count = struct.unpack_from("<QQQ", data, 0)
         if magic != _LIST_MAGIC:
-            raise ParseError(f"not a parameter file: magic number is {magic:#x}")
+            text = f"expected the magic number {_LIST_MAGIC:#x}, found {magic:#x}"
+            raise ParseError(f"not a parameter file: {text}")
         names, offset = [], 24
         for _ in range(count):
             (length,) = struct.unpack_from("<Q", data, offset)
@@ -101,7 +108,10 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
             offset = min(offset + 8 + length, len(data))
         (arrays,) = struct.unpack_from("<Q", data, offset)
     except struct.error as error:
-        raise ParseError(f"a parameter file is truncated: {error}") from None
+        raise ParseError(
+            "a parameter file is truncated or damaged: its list of names continues past the end, "
+            f"byte {len(data)}"
+        ) from error
     except UnicodeDecodeError:
         place = f"byte {offset + 8}"
         raise ParseError(
@@ -148,8 +158,9 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     if lanes == 1 and code == 1 and bits == 1:
         return np.dtype(np.bool_)
     if lanes != 1 or code not in _KINDS or bits not in (8, 16, 32, 64):
+        kind = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}.get(code, f"type code {code}, ")
         raise Unsupported(
             f"a stored tensor: expected a number type of 8 to 64 bits, "
-            f"found code {code}, {bits} bits, {lanes} lanes"
+            f"found {kind}{bits}{'' if lanes == 1 else f'x{lanes}'}"
         )
     return np.dtype(f"<{_KINDS[code]}{bits // 8}")

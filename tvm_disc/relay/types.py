@@ -106,7 +106,8 @@ class DimOp(DimExpr):
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or self.op not in DIM_OPS:
-            raise BadNode(f"unknown dimension operator {shown(self.op)}; known: {sorted(DIM_OPS)}")
+            known = ", ".join(sorted(DIM_OPS))
+            raise BadNode(f"expected a dimension operator, one of {known}; found {shown(self.op)}")
 
     def __repr__(self) -> str:
         sign = DIM_OPS[self.op]
@@ -179,7 +180,7 @@ def as_dim(value: object) -> Dim:
     if number < 0:
         raise BadNode(f"a dimension cannot be negative, found {number}")
     if number >= 1 << 63:
-        raise BadNode("a dimension must be less than 2**63")
+        raise BadNode(f"a dimension must be less than 2**63, found {shown(number)}")
     return number
 
 

@@ -322,7 +322,7 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("def @main(%l: List[float32]) { add(%l, 1f) }", TypeMismatch, "argument 0: .*List"),
+        ("def @main(%l: List[float32]) { add(%l, 1f) }", TypeMismatch, "operand 'lhs': .*List"),
         (
             "def @main(%x: float32) { Cons(%x, %x) }",
             TypeMismatch,
@@ -362,7 +362,7 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
         (
             "def @f(%x: float32) { %x } def @main(%x: float32) { @f(%x, %x) }",
             TypeMismatch,
-            "f: expected 1 arguments, found 2",
+            "f: expected 1 argument, found 2",
         ),
         (
             """def @main(%c: bool, %l: List[float32], %m: List[int32]) {

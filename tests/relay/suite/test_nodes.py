@@ -335,7 +335,7 @@ def test_tags_tell_the_types_of_a_module_apart() -> None:
 
 @pytest.mark.parametrize("asked", [("Cube",), ("Maybe", "Ball"), ("Box", "Ball")], ids=str)
 def test_unknown_constructors_are_refused(asked: tuple[str, ...]) -> None:
-    with pytest.raises(UnknownName, match=f"no constructor {asked[-1]}; the module has .*'Ball'"):
+    with pytest.raises(UnknownName, match=f"has no constructor {asked[-1]}; .*: Ball"):
         relay.parse(SHAPES).get_constructor(*asked)
 
 

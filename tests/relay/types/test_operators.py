@@ -191,7 +191,7 @@ REFUSED: list[tuple[Callable[[], Any], type[DiscError], str]] = [
         ShapeConflict,
         "nn.conv2d.*Tensor",
     ),
-    (lambda: op.get("nn.relu")(t(2), t(2)), TypeMismatch, r"expected 1 operands \(data\), found 2"),
+    (lambda: op.get("nn.relu")(t(2), t(2)), TypeMismatch, r"expected 1 operand \(data\), found 2"),
     (lambda: nn.relu(relay.Tuple([t(2)])), TypeMismatch, "expected a tensor, found"),
     (lambda: nn.relu(relay.Function([], t(2))), TypeMismatch, r"found fn \(\)"),
 ]

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.inference.matches import pattern_text, unmatched_cases
@@ -259,20 +259,13 @@ class _Walk:
     def _apply(self, call: ast.Call, callee: rt.FuncType) -> None:
         name = getattr(call.op, "name_hint", "a function")
         if len(callee.arg_types) != len(call.args):
-            raise TypeMismatch(
-                self.at(
-                    call,
-                    f"{name}: expected {len(callee.arg_types)} arguments, found {len(call.args)}",
-                )
-            )
+            wanted = counted(len(callee.arg_types), "argument")
+            text = f"{name}: expected {wanted}, found {len(call.args)}"
+            raise TypeMismatch(self.at(call, text))
         if len(call.type_args) > len(callee.type_params):
-            raise TypeMismatch(
-                self.at(
-                    call,
-                    f"{name}: expected {len(callee.type_params)} type arguments, "
-                    f"found {len(call.type_args)}",
-                )
-            )
+            most = counted(len(callee.type_params), "type argument")
+            text = f"{name}: expected at most {most}, found {len(call.type_args)}"
+            raise TypeMismatch(self.at(call, text))
         callee, type_args = instance(callee, call.type_args)
         for k, (want, arg) in enumerate(zip(callee.arg_types, call.args, strict=True)):
             unify(want, self.of(arg), self.at(call, f"argument {k} of {name}"))
@@ -290,7 +283,8 @@ class _Walk:
             raise TypeMismatch(
                 self.at(
                     call,
-                    f"{name}: expected {len(row.args)} operands ({names}), found {len(operands)}",
+                    f"{name}: expected {counted(len(row.args), 'operand')} ({names}), "
+                    f"found {len(operands)}",
                 )
             )
         if not any(map(passed_through, operands)):
@@ -391,8 +385,8 @@ class _Walk:
             func, _ = instance(func)
             if len(func.arg_types) != len(pattern.patterns):
                 raise TypeMismatch(
-                    f"{what}: {ctor.name_hint} has {len(func.arg_types)} fields, "
-                    f"found {len(pattern.patterns)} patterns"
+                    f"{what}: {ctor.name_hint} has {counted(len(func.arg_types), 'field')}, "
+                    f"found {counted(len(pattern.patterns), 'pattern')}"
                 )
             unify(func.ret_type, ty, what)
             for p, t in zip(pattern.patterns, func.arg_types, strict=True):
@@ -453,9 +447,8 @@ class _Walk:
             return False
         node = field.node
         if not isinstance(whole, rt.TupleType) or node.index >= len(whole.fields):
-            raise TypeMismatch(
-                self.at(node, f"expected a tuple with a field {node.index}, found {shown(whole)}")
-            )
+            wanted = f"a tuple of at least {counted(node.index + 1, 'field')}"
+            raise TypeMismatch(self.at(node, f"expected {wanted}, found {shown(whole)}"))
         inner = whole.fields[node.index]
         if inner is field.used:
             return False

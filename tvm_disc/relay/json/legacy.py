@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tvm_disc.errors import BadNode, ParseError
+from tvm_disc.errors import BadNode, ParseError, counted
 from tvm_disc.relay.attrs import LegacyAttrs, Opaque, plain_kind
 from tvm_disc.relay.expr import Array, Call
 from tvm_disc.relay.json import legacy_nodes
@@ -83,7 +83,7 @@ class LegacyGraph:
                         self._calls[id(value)] = _named(top, node)
                     continue
                 if top in open_nodes:
-                    raise ParseError("contains itself")
+                    raise ParseError("the node contains itself")
             open_nodes.add(top)
             stack.append((top, True))
             stack.extend((r, False) for r in reversed(refs) if r not in self._done)
@@ -109,14 +109,16 @@ class LegacyGraph:
         """Return a stored tensor by its index in the file."""
         if index not in self._loaded:
             if not 0 <= index < len(self._arrays):
-                raise ParseError(f"no stored tensor {index}; the file has {len(self._arrays)}")
+                size = counted(len(self._arrays), "stored tensor")
+                raise ParseError(f"there is no stored tensor {index}; the file has {size}")
             with _at(f"b64ndarrays[{index}]"):
                 self._loaded[index] = decode_base64(self._arrays[index])
         return self._loaded[index]
 
     def _node(self, index: int) -> dict[str, Any]:
         if not 0 <= index < len(self._nodes):
-            raise ParseError(f"there is no node {index}; the file has {len(self._nodes)}")
+            size = counted(len(self._nodes), "node")
+            raise ParseError(f"there is no node {index}; the file has {size}")
         node = self._nodes[index]
         if index not in self._checked:
             with _at(f"node {index}"):
@@ -153,9 +155,9 @@ class LegacyGraph:
                 return Opaque(key)
             return build(partial(self._field, key, attrs), {**attrs, "repr_str": _repr(node)})
         except KeyError as error:
-            raise ParseError(f"lacks the field {error}") from None
+            raise ParseError(f"the field {error} is missing") from None
         except (TypeError, ValueError, OverflowError) as error:
-            raise ParseError(f"is malformed: {str(error)[:200]}") from None
+            raise ParseError(f"a field has an invalid value: {str(error)[:200]}") from None
 
     def _field(self, key: str, attrs: Mapping[str, object], name: str) -> Any:
         return checked(key, name, self._done[node_number(attrs.get(name, 0))])
@@ -169,7 +171,7 @@ class LegacyGraph:
             )
         for key in keys:
             if isinstance(key, list | dict):
-                raise ParseError(f"a key cannot be {described(key)}")
+                raise ParseError(f"a key: expected a number or text, found {described(key)}")
         return dict(zip(keys, values, strict=True))
 
     def _attr(self, key: str, name: str, value: str) -> Any:

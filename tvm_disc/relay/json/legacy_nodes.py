@@ -67,13 +67,15 @@ def _module(get: Get, raw: Raw) -> IRModule:
     definitions = (get("type_definitions") or {}).values()
     for data in definitions:
         if not isinstance(data, ty.TypeData):
-            raise ParseError(f"type_definitions: expected data types, found {type(data).__name__}")
+            label = getattr(data, "type_key", type(data).__name__)
+            raise ParseError(f"type_definitions: expected data types, found {label}")
     types = {data.header.name: data for data in definitions}
     module = IRModule({}, types, attrs if isinstance(attrs, dict) else None)
     for name, func in (get("functions") or {}).items():
         if not isinstance(func, ex.Function):
             label = getattr(func, "type_key", type(func).__name__)
-            raise ParseError(f"@{getattr(name, 'name_hint', name)} is not a function but {label}")
+            which = getattr(name, "name_hint", name)
+            raise ParseError(f"functions: @{which}: expected a function, found {label}")
         if not isinstance(name, ex.GlobalVar):
             raise ParseError(f"functions: expected names of functions, found {str(name)[:80]!r}")
         module[name] = func

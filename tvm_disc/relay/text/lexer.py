@@ -114,7 +114,10 @@ def tokenize(text: str, need_header: bool, name: str = "from_string") -> SourceT
         pos = match.end()
         if kind in ("int", "float", "proj") and pos - match.start() > _LONGEST_NUMBER:
             length = pos - match.start()
-            raise source.error(f"expected a number, found {length} digits", match.start())
+            raise source.error(
+                f"expected a number of at most {_LONGEST_NUMBER} characters, found {length}",
+                match.start(),
+            )
         if kind not in ("space", "line_comment"):
             _append(source.tokens, Token(kind, match.group(), match.start()))
     source.tokens.append(Token("end", "", end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tvm_disc.errors import ParseError
+from tvm_disc.errors import ParseError, counted
 from tvm_disc.relay.expr import Expr
 from tvm_disc.relay.text.lexer import SourceText, Token
 from tvm_disc.support.late import Late
@@ -29,11 +29,13 @@ class Metadata:
         """
         given, entries = self._table.get(key, ()), self._sections.get(key, ())
         if key not in self._table and (key not in self._sections or self._graph is None):
-            known = sorted({*self._sections, *self._table})
-            raise ParseError(f"no metadata section {key}; there are {known}")
+            known = ", ".join(sorted({*self._sections, *self._table})) or "none"
+            raise ParseError(f"there is no metadata section {key}; the sections: {known}")
         if not 0 <= index < max(len(given), len(entries)):
             size = max(len(given), len(entries))
-            raise ParseError(f"meta[{key}][{index}] does not exist; {key} has {size}")
+            raise ParseError(
+                f"meta[{key}][{index}] does not exist; the section has {counted(size, 'object')}"
+            )
         if index < len(given):
             return given[index]
         assert self._graph is not None
