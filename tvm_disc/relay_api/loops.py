@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvm_disc.errors import BadNode, counted, parts_of, shown
+from tvm_disc.errors import BadNode, parts_of, shown
+from tvm_disc.errors import counted as _counted
 from tvm_disc.relay.expr import Expr, ExprLike, Function, If, Let, Tuple, Var
 
 
@@ -26,7 +27,7 @@ def while_loop(
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):
         raise BadNode(
-            f"while_loop: loop_bodies: expected {counted(len(loop_vars), 'result')}, one for each "
+            f"while_loop: loop_bodies: expected {_counted(len(loop_vars), 'result')}, one for each "
             f"loop variable, found {len(values)}"
         )
     body = If(
