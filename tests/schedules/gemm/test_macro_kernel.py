@@ -74,6 +74,21 @@ def test_columns_of_packed_panels(static: int | None, direct: bool) -> None:
         check(gemm, (2, 13, vectors * lanes - rest, 9), split=True)
 
 
+def test_groups_of_rows_that_are_tasks_are_even_in_number() -> None:
+    tile = small_tile()
+    static = {"batch": 1, "n": 2 * tile.n_r, "k": 9}
+    gemm = Gemm(("a", "b", "c"), general(static, "rows", "packed"), HERE, tile)
+    for m in (0, 1, 12, 13, 24, 25, 33, 37, 48, 49, 61, 97):
+        check(gemm, (1, m, 2 * tile.n_r, 9), split=True)
+        sizes = {"batch": 1, "m": m, "n": 2 * tile.n_r, "k": 9}
+        fewest = -(-m // (tile.m_r * tile.m_blocks))
+        assert gemm.query("tasks", sizes, 0) == fewest + (fewest > 1 and fewest % 2)
+        spec = general({**static, "m": m}, "rows", "packed")(
+            None, dict.fromkeys("abc", True), sizes
+        )
+        assert macro_kernel.gemm_tasks(spec, tile) == gemm.query("tasks", sizes, 0)
+
+
 @pytest.mark.parametrize(
     "forms",
     [("rows", "rows"), ("rows", "cols"), ("cols", "element"), ("rows", "packed"),

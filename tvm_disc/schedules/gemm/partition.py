@@ -358,7 +358,7 @@ class GemmPartition:
         self.panels = keep("panels", _panels(spec, tile, self.wide))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # number of register tiles along M
         self.m_blocks = tile.m_blocks
-        self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
+        self.groups_m = keep("groups_m", _row_groups(spec, tile, self.blocks, self.panels))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
         # bound to a variable, because it is tested several times
@@ -446,6 +446,16 @@ class GemmPartition:
         )
 
 
+def _row_groups(spec: GemmSpec, tile: GemmTile, blocks: Size, panels: Size) -> Size:
+    """Return the number of groups of row blocks; it is even if each group is a task."""
+    only = isinstance(panels, int) and panels <= tile.n_panels and is_one(known(spec.batch))
+    if spec.b.packed is None or not only or tile.m_blocks == 1:
+        return cdiv(blocks, tile.m_blocks)
+    # Two threads then have equal work. No even number of threads has more than with an odd number.
+    pairs = cdiv(blocks, 2 * tile.m_blocks)
+    return either(blocks > tile.m_blocks, 2 * pairs, least(blocks, 1))
+
+
 def _panels(spec: GemmSpec, tile: GemmTile, n: Size) -> Size:
     """Return the number of panels of ``n`` columns of B; see :func:`.layouts.panel_count`."""
     panels = cdiv(n, tile.n_r)
@@ -518,9 +528,7 @@ def vector_counts(n: Size | None, tile: GemmTile) -> tuple[int, ...]:
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
-    """Return whether loads of ``dtype`` can mask lanes if an accumulator has ``vector_bytes``
-    bytes.
-    """
+    """Return whether loads of ``dtype`` can mask lanes; an accumulator has ``vector_bytes``."""
     narrow = int(tvm.DataType(dtype).bits) < 32
     return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
 
@@ -536,9 +544,7 @@ def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def has_close_rows(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether the rows of a row-major B are close enough to read panels in place for any
-    M.
-    """
+    """Return whether rows of a row-major B are close enough to read panels in place for any M."""
     step = None if spec.b.affine is None else known(spec.b.affine.k_stride)
     return isinstance(step, int) and 0 < step <= 2 * tile.n_r
 
