@@ -113,7 +113,7 @@ class _Line:
         """
         block, count = self.block, i64(self.node.shape[self.axis])
         room = block.alloc("best", int(self.node.attrs["k"]), "int64")
-        filled, at = self._cell("filled", 0), self._cell("at", 0)
+        filled, at = self._cell("filled", 0), block.alloc("at", 1, "int64")
         last = block.alloc("last", 1, self._value(i64(0)).ty.dtype)
         with self.low.loop("i", self.length) as i:
             value = self._value(i)
