@@ -168,14 +168,14 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
     (
         "nn.contrib_conv2d_winograd_without_weight_transform",
         [(1, 2, 6, 6, "int32"), (6, 6, 2, 2, "int32")],
-        "minimal filtering: expected floats, found int32",
+        "data: expected floats, found int32",
         TypeMismatch,
         {"tile_size": 4},
     ),
     (
         "nn.contrib_conv2d_winograd_without_weight_transform",
         [(1, 2, 6, 6), (6, 6, 2, 2)],
-        "minimal filtering: expected floats, found int16",
+        "out_dtype: expected floats, found int16",
         TypeMismatch,
         {"tile_size": 4, "out_dtype": "int16"},
     ),

@@ -42,7 +42,10 @@ def tensor_words(data: int, shape: int, rank: int, dtype: str) -> list[int]:
 
 
 def arguments_of(tensors: np.ndarray) -> np.ndarray:
-    """Return arguments that borrow tensors, ``int64[n, TENSOR_WORDS]``, as int64 words."""
+    """Return the arguments of a packed call, ``int64[n, ANY_WORDS]``.
+
+    They borrow ``tensors``, ``int64[n, TENSOR_WORDS]``, which the caller keeps alive.
+    """
     found = np.empty((len(tensors), ANY_WORDS), np.int64)
     found[:, 0] = DL_TENSOR
     found[:, 1] = tensors.ctypes.data + 8 * TENSOR_WORDS * np.arange(len(tensors))

@@ -28,7 +28,7 @@ largest_parts = Late("tvm_disc.runtime.page.memory:largest_parts")
 refusal_lines = Late("tvm_disc.runtime.page.refusals:refusal_lines")
 scaling_lines = Late("tvm_disc.runtime.scaling:scaling_lines")
 
-# Characters of the column of sizes beside a wide column; a longer condition has its own line.
+# Width of the column of conditions beside wide variants; a longer condition has its own line.
 WIDEST = 60
 WIDTH = 100  # characters of a line
 NAMES = 4  # maximum number of kernels that are named beside a reason

@@ -379,8 +379,8 @@ class GrowingCaches:
                 grown[key] = rows, kept
             except KeyError as missing:
                 raise BadInput(
-                    f"state: the cache {cache.buffer!r} has {cache.rows} rows after the call; "
-                    f"pass an input whose shape defines {missing}"
+                    f"state: after the call, the cache {cache.buffer!r} has {cache.rows} rows, but "
+                    f"no input of this call defines {missing}; pass an input with this dim"
                 ) from None
         return grown
 

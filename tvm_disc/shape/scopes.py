@@ -73,7 +73,11 @@ class FactStore:
             self._open[depth - 1].own.add(atom)
 
     def at(self, syms: Iterable[Atom]) -> tuple[State, list[Fact]]:
-        """Return the state and the facts by which queries about these symbols are answered."""
+        """Return the state and the facts for queries about these symbols.
+
+        They are those of the innermost closed scope that introduced one of the symbols, or of the
+        current scope if there is no such scope.
+        """
         scope = self._innermost(syms) if self.home else None
         if scope is None:
             return self.state, self.facts

@@ -216,9 +216,7 @@ class Witnesses:
         return False
 
     def below(self, p: Poly, least: int) -> bool:
-        """Return whether a polynomial is below a number for some witness, so that no proof
-        exists.
-        """
+        """Return whether ``p < least`` for some witness, so that ``p >= least`` has no proof."""
         return self.refute(lambda w: w.at(p) < least, len(p.terms))
 
     def zero(self, p: Poly) -> bool:

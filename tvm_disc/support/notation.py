@@ -79,7 +79,10 @@ def _divides(node: ast.expr) -> bool:
 
 
 def _product(node: ast.BinOp) -> ast.expr:
-    """Return a product with its literal factors multiplied, at the end."""
+    """Return a product with its literal factors folded into one.
+
+    It is the last factor, or the first if all other factors are quotients.
+    """
     work: list[ast.expr] = [node]
     factors: list[ast.expr] = []
     literal = 1

@@ -51,9 +51,10 @@ def check_model_file(path: Path) -> None:
     try:
         status = path.stat()
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        known = isinstance(error, FileNotFoundError)
-        why = "" if known else f": {getattr(error, 'strerror', None) or error}"
-        raise BadInput(f"no such ONNX file: {str(path)!r}{why}") from None
+        if isinstance(error, FileNotFoundError):
+            raise BadInput(f"no such ONNX file: {str(path)!r}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"the ONNX file {str(path)!r} cannot be read: {why}") from None
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(
             f"no such ONNX file: expected a regular file, {str(path)!r} is {_kind(status.st_mode)}"

@@ -68,7 +68,7 @@ class WrongKernel:
 @dataclass(frozen=True)
 class Verified:
     """The outcome of ``Executable.verify``; true as a bool if at least one reference was compared,
-    and no comparison has a difference.
+    and all differences are accepted.
 
     Attributes:
         comparisons: one per reference.

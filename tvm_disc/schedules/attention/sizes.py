@@ -56,14 +56,15 @@ def attention_tile(isa: Isa, dtype: str, width: Size) -> AttentionTile:
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """The dims of an attention: ``batch`` chains of matmuls ``[m, depth] x [depth, n] x [n,
-    width]``.
+    """The dims and options of an attention.
+
+    It is ``batch`` chains of matmuls ``[m, depth] x [depth, n] x [n, width]``.
 
     With ``values_in_place``, the body has code that reads values in place, and selects it at run
     time. With ``staged``, keys are computed row by row into a buffer before they are packed. An
     item of the batch consists of ``shared`` heads with ``m`` rows in all, which use the same keys
-    and values. ``scaled`` is a pair of flags, for keys and for values: whether a row consists of
-    integers and one factor.
+    and values. ``scaled`` is a pair of flags, for keys and for values: whether they are
+    quantized, with one scale per row.
     """
 
     batch: Size

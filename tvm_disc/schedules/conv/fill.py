@@ -155,7 +155,10 @@ class PanelFill:
             b.store(start_at, 0, zero)
 
     def _clear_last(self, channels: Size) -> None:
-        """Emit stores of zeros to the lanes after the last column, because kernels read them."""
+        """Emit stores of zeros to the last vector of each row if it is partial.
+
+        Kernels read its lanes after the last column. The stores of the columns follow.
+        """
         b, panel = self.b, self.panel
         rows = channels * self.source.inner * self.taps[1]
         whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))

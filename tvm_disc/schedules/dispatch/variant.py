@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 MOST_VARIANTS = 8  # kept by a kernel; more would make its code too large
 # (parameter, how it is packed, element type or None) of each packed parameter of a plan
 Layout: TypeAlias = "frozenset[tuple[Node, Packing, str | None]]"
-LIBRARY = "cublasLt"  # family of the plans that a library of the device computes
+LIBRARY = "cublasLt"  # family of the plans that call a GPU library
 
 
 @dataclass(frozen=True)

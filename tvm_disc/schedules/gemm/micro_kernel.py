@@ -111,7 +111,7 @@ def nibble_of(words: Expr, place: int) -> Expr:
 
 @dataclass(frozen=True)
 class KernelForm:
-    """Optional features of a register-tile kernel; each adds parameters, in this order.
+    """Optional features of a register-tile kernel; some add :attr:`pointers` and :attr:`sizes`.
 
     Attributes:
         ahead: each K step prefetches one cache line to the second-level cache for the next kernel.

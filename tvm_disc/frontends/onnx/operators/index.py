@@ -109,7 +109,7 @@ def _reduction(n: OnnxNode) -> str:
 
 
 def _numbers(n: OnnxNode, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Return ``scatter`` of the data and the updates; bool tensors are converted to int8."""
+    """Return ``scatter`` of the data and the updates, which for bool tensors is done in int8."""
     if n.dtype(n[0]) != "bool":
         return scatter(n[0], n[2])
     made = scatter(n.cast(n[0], "int8"), n.cast(n[2], "int8"))

@@ -63,9 +63,9 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
 
 def _require_floats(ctx: Emitter, x: Tensor, attrs: Attrs) -> None:
     """Refuse types other than floats: the transforms contain fractions."""
-    for dtype in (x.dtype, str(attrs.get("out_dtype") or x.dtype)):
+    for what, dtype in (("data", x.dtype), ("out_dtype", str(attrs.get("out_dtype") or x.dtype))):
         if not is_float(dtype):
-            raise TypeMismatch(ctx.where(f"minimal filtering: expected floats, found {dtype}"))
+            raise TypeMismatch(ctx.where(f"{what}: expected floats, found {dtype}"))
 
 
 def _along(ctx: Emitter, x: Tensor, matrix: np.ndarray, last: list[int]) -> Tensor:

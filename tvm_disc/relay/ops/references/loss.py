@@ -29,7 +29,10 @@ def cross_entropy_with_logits(x: Array, targets: Array) -> Array:
 def nll_loss(
     x: Array, targets: Array, weights: Array, *, reduction: str, ignore_index: int
 ) -> Array:
-    """Return the weighted negative prediction of each target class."""
+    """Return ``-x[n, t] * weights[t]`` for each target class ``t``, reduced by ``reduction``.
+
+    It is 0 if ``t == ignore_index``; the mean divides by the sum of the weights.
+    """
     wide = x.reshape(x.shape[0], x.shape[1], -1)
     line = targets.reshape(x.shape[0], -1)
     loss, scale = np.zeros(line.shape, x.dtype), np.zeros(line.shape, x.dtype)
