@@ -79,7 +79,7 @@ def test_build_saves_and_summarizes(model: str, tmp_path: Path, capsys: Capture)
     assert main(["build", model, "-o", str(tmp_path / "out.so")]) == 0
     assert (tmp_path / "out.so").stat().st_size > 0
     out = capsys.readouterr().out
-    assert "out.so: (x: float32[" in out and "1 kernels" in out
+    assert "out.so: (x: float32[" in out and "1 kernel," in out
 
 
 def test_build_prints_timings_and_dumps(model: str, tmp_path: Path, capsys: Capture) -> None:

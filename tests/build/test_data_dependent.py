@@ -164,7 +164,7 @@ def test_what_is_read_is_checked() -> None:
             """def @main(%a: float32) {
               arange(%a, 9f, 0f, start=%a, stop=9f, step=0f, dtype="float32") }""",
             Unsupported,
-            "a step that is known at compile time and not 0",
+            "expected a step other than 0, found 0",
         ),
         (
             """def @main(%s: Tensor[(?), int32]) {

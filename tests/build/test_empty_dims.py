@@ -95,7 +95,7 @@ def test_a_product_of_slices_that_are_empty() -> None:
 
 @pytest.mark.parametrize("shapes", [((N,), (4, N)), ((N, 3), (N,))])
 def test_dense_wants_matrices(shapes: Any) -> None:
-    with pytest.raises(TypeMismatch, match=r"nn\.dense.*rank 2 or more, found 1"):
+    with pytest.raises(TypeMismatch, match=r"nn\.dense.*rank 2 or more, found rank 1"):
         program(relay.nn.dense, *shapes)
 
 

@@ -506,8 +506,7 @@ class Executable:
         dims: Mapping[str, int] | None = None,
         full: bool = False,
     ) -> str:
-        """Return a description: a summary, kernels and their variants, calls, workspace, shape
-        facts, guards, and refused fusions.
+        """Return a description: kernels, variants, calls, workspace, facts, guards and refusals.
 
         Args:
             shapes: input shapes for which to compute bytes, and to mark the variants that run.

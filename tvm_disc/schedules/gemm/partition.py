@@ -272,8 +272,7 @@ class TaskSpan:
 
 @dataclass(frozen=True)
 class EvenGroups:
-    """Division of ``total`` things (panels, vectors, row blocks) into ``count`` adjacent groups:
-    group q begins at ``q * total // count``.
+    """``count`` adjacent groups of ``total`` things; group q begins at ``q * total // count``.
 
     Unlike in :class:`EvenBlocks`, larger and smaller groups alternate, so that threads with equal
     numbers of groups have equal work. The start of a group takes a division.
@@ -582,9 +581,7 @@ def may_stride(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def copies_a(spec: GemmSpec) -> bool:
-    """Return whether A must first be copied to rows that are contiguous along K, of ``acc_dtype``
-    or of words for a dot instruction.
-    """
+    """Return whether A is first copied to rows along K, of ``acc_dtype`` or of words to sum."""
     if spec.a.packed is not None or reads_words(spec):
         return False
     in_place = spec.a.affine is not None and is_one(spec.a.affine.k_stride)
