@@ -136,7 +136,7 @@ def test_what_is_not_here_says_why(name: str) -> None:
     ("make", "message"),
     [
         (lambda: testing.resnet.get_workload(num_layers=19), "18, 34, 50, 101, 152, 200, 269"),
-        (lambda: testing.resnet.get_workload(1, 10, 19, (3, 32, 32)), r"6 \* n \+ 2 layers .*found 19"),
+        (lambda: testing.resnet.get_workload(1, 10, 19, (3, 32, 32)), r"6 \* n \+ 2 .*found 19"),
         (lambda: testing.resnet.get_workload(layout="NHWC"), "layout NCHW, found 'NHWC'"),
         (lambda: testing.densenet.get_workload(120), "121, 161, 169, 201 layers, found 120"),
         (lambda: testing.dcgan.get_workload(1, oshape=(3, 32, 32)), "images of 64 x 64, found"),
