@@ -315,7 +315,7 @@ def test_damaged_sources() -> None:
         tvm_disc.build("module { stablehlo.nothing }\n")
     with pytest.raises(BadInput, match="JAX cannot read"):
         tvm_disc.build(b"no flatbuffer" * 9)
-    with pytest.raises(BadInput, match="cannot read .missing.mlir."):
+    with pytest.raises(BadInput, match="cannot read 'missing"):
         tvm_disc.build("missing.mlir")
     with pytest.raises(BadInput, match="@main"):
         tvm_disc.build("module { func.func @other() { return } }\n")
