@@ -102,10 +102,10 @@ def _prim(value: Expr) -> Expr:
 
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
+    dtype = with_lanes(storage_dtype(node.dtype), bits)
     if isinstance(bits, tirx.IntImm | tirx.FloatImm) and str(bits.value) in ("0", "0.0"):
-        # TVM reinterprets a literal 0 as a pointer. Through int64 the bits of -0.0 are kept.
-        bits = low.settle("bits", tirx.Cast(str(bits.ty.dtype), const(bits.value, "int64")))
-    return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
+        return loaded(const(0, dtype), node.dtype)  # TVM would reinterpret it as a pointer
+    return loaded(tirx.reinterpret(dtype, bits), node.dtype)
 
 
 def _dequantize(low: ElementReader, node: Node, index: Index) -> Expr:

@@ -346,12 +346,9 @@ class Block:
         return var
 
     def _shortened(self, value: Expr) -> Expr:
-        """Return a literal if the bounds of ``value`` determine it, else ``value``.
-
-        Casts stay: some hide a literal, for which TVM would emit something else.
-        """
+        """Return a literal if the bounds of ``value`` determine it, else ``value``."""
         least, most = self._bounds.of(value)
-        if least == most and type(value) is not tirx.Cast and dtype_of(value) == INDEX:
+        if least == most and dtype_of(value) == INDEX:
             return i64(int(least))
         return self._bounds.settled(value)
 
