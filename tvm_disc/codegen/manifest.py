@@ -14,7 +14,7 @@ from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.plan.capture import waits
 from tvm_disc.codegen.plan.formula import readable_formula, steps_of, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
-from tvm_disc.codegen.plan.outline import copies, memory_outline, outline
+from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Conditional, Define, Launch, Loop, Program, Region
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.errors import Unsupported
@@ -46,7 +46,7 @@ def describe(
 ) -> dict[str, object]:
     """Return the manifest of a program."""
     program, general, premises = programs[0], programs[-1], versions[0].premises
-    workspace = _workspace(program)
+    workspace, (calls, copies) = _workspace(program), outline(program)
     if premises:
         condition = " and ".join(f"({premise.text})" for premise in premises)
         workspace = under(condition, workspace, _workspace(general))
@@ -59,8 +59,8 @@ def describe(
         "graphs": max(program.graphs for program in programs),
         "device_notes": device_notes(programs) if library.machine.device is not None else [],
         "launches": program_launches(program),
-        "calls": outline(program),
-        "copies": copies(program),
+        "calls": calls,
+        "copies": copies,
         "constants": _constants(program),
         "memory": memory_outline(program),
         "workspace_bytes": workspace,

@@ -40,38 +40,28 @@ _PARTIAL = (
 )
 
 
-def outline(program: Program) -> list[dict[str, object]]:
-    """Return every kernel call in program order: of ``main``, then of each function on boxed
-    values.
+def outline(program: Program) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the kernel calls, and the copies of tensors outside of kernels, in program order: of
+    ``main``, then of each function on boxed values.
 
-    ``function`` is the name of the function that contains the call, and ``inside`` the branches
-    and loops around the call, from the outermost to the innermost. ``reads`` has an entry per
-    operand: the index of the call that computed it, the name of an input, "constant", "loop 1" for
-    a variable or a result of a loop, "branch 1" for a result of a branch, or "earlier" for other
-    values. ``bytes`` is a formula over dims for the bytes that the call must read and write, or
-    "?" if they depend on run-time values. Each operand counts once; but rows that are copied into
-    a buffer count twice, and the buffer does not count. ``sizes`` are the formulas of the kernel's
-    symbols, without symbols that have the same name in the program.
+    In the entry of a call, ``function`` is the name of the function that contains the call, and
+    ``inside`` the branches and loops around the call, from the outermost to the innermost.
+    ``reads`` has an entry per operand: the index of the call that computed it, the name of an
+    input, "constant", "loop 1" for a variable or a result of a loop, "branch 1" for a result of a
+    branch, or "earlier" for other values. ``bytes`` is a formula over dims for the bytes that the
+    call must read and write, or "?" if they depend on run-time values. Each operand counts once;
+    but rows that are copied into a buffer count twice, and the buffer does not count. ``sizes`` are
+    the formulas of the kernel's symbols, without symbols that have the same name in the program.
+
+    In the entry of a copy, ``copied`` is an entry as in ``reads``, ``to`` the target, ``before``
+    the index of the next kernel call, and ``bytes`` a formula.
     """
-    return [step for step in _outlined(program) if "kernel" in step]
-
-
-def copies(program: Program) -> list[dict[str, object]]:
-    """Return the copies of tensors outside of kernels, in program order.
-
-    ``copied`` is an entry as in ``reads`` of :func:`outline`, ``to`` the target, ``before`` the
-    index of the next kernel call, and ``bytes`` a formula.
-    """
-    return [step for step in _outlined(program) if "copied" in step]
-
-
-def _outlined(program: Program) -> list[dict[str, Any]]:
     found = _Outline()
     found.add(program.region, "")
     for function in program.functions:
         found.writer = {}
         found.add(function.region, function.name)
-    return found.steps
+    return found.calls, found.copies
 
 
 def memory_outline(program: Program) -> dict[str, object] | None:
@@ -124,9 +114,10 @@ class _Outline:
     """
 
     def __init__(self) -> None:
-        self.steps: list[dict[str, Any]] = []
+        self.calls: list[dict[str, object]] = []
+        self.copies: list[dict[str, object]] = []
         self.writer: dict[Storage, int | str] = {}
-        self._calls = self._loops = self._branches = 0
+        self._loops = self._branches = 0
         self._bytes = cache(_moved)
 
     def add(self, region: Region, function: str, inside: Sequence[str] = ()) -> None:
@@ -169,7 +160,7 @@ class _Outline:
         kernel = step.kernel
         values = dict(zip(kernel.symbols, step.symbols, strict=True))
         sizes = {str(symbol.name): _text(value, {}) for symbol, value in values.items()}
-        self.steps.append(
+        self.calls.append(
             {
                 "kernel": kernel.name,
                 "function": function,
@@ -181,17 +172,16 @@ class _Outline:
                 "sizes": {name: size for name, size in sizes.items() if size != name},
             }
         )
-        self.writer.update(dict.fromkeys(step.outputs, self._calls))
-        self._calls += 1
+        self.writer.update(dict.fromkeys(step.outputs, len(self.calls) - 1))
 
     def _add_copy(self, step: Copy, function: str, inside: Sequence[str]) -> None:
         source = self._origin(step.source)
         target = f"result {step.target.position}" if step.target.home is Home.OUTPUT else "a buffer"
-        self.steps.append(
+        self.copies.append(
             {
                 "copied": source,
                 "to": target,
-                "before": self._calls,
+                "before": len(self.calls),
                 "function": function,
                 "inside": list(inside),
                 "bytes": _text(step.size_bytes, {}),
