@@ -363,6 +363,15 @@ class Emitter:
         """Return a literal of rank 0."""
         return self.constant(np.array(value, dtype=dtype))
 
+    def require_integers(self, tensor: Tensor, what: str) -> None:
+        """Check the type of an operand.
+
+        Raises:
+            TypeMismatch: the operand does not hold integers.
+        """
+        if "int" not in tensor.dtype:
+            raise TypeMismatch(self.where(f"{what}: expected integers, found {tensor.dtype}"))
+
     # -- shapes --------------------------------------------------------------------------------
 
     def shape_arg(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
@@ -385,8 +394,7 @@ class Emitter:
             TypeMismatch: the tensor does not hold integers.
         """
         count = self.static(product(tensor.dims), f"the number of elements of {what}")
-        if "int" not in tensor.dtype:
-            raise TypeMismatch(self.where(f"{what}: expected integers, found {tensor.dtype}"))
+        self.require_integers(tensor, what)
         if count == 0:
             return []
         numbers = self.reshape(tensor, [i64(count)]).expr

@@ -41,8 +41,7 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis, mode = attrs["axis"], attrs["mode"]
     if mode not in MODES:
         raise TypeMismatch(ctx.where(f"mode: expected one of {', '.join(MODES)}, found {mode!r}"))
-    if "int" not in picks.dtype:
-        raise TypeMismatch(ctx.where(f"indices: expected integers, found {picks.dtype}"))
+    ctx.require_integers(picks, "indices")
     if attrs["batch_dims"]:
         return _take_batched(ctx, data, picks, attrs)
     if axis is None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.tensor import cast, number, reduction
 from tvm_disc.relay.importer.tensor import Tensor
@@ -57,8 +56,7 @@ def line(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
     Raises:
         TypeMismatch: the operand does not hold integers.
     """
-    if "int" not in tensor.dtype:
-        raise TypeMismatch(ctx.where(f"{what}: expected integers, found {tensor.dtype}"))
+    ctx.require_integers(tensor, what)
     return ctx.reshape(cast(ctx, tensor, I64), [product(tensor.dims)])
 
 

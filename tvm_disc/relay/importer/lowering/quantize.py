@@ -303,16 +303,11 @@ def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> s
 # -- quantization and dequantization -----------------------------------------------------------
 
 
-def _require_integers(ctx: Emitter, x: Tensor, what: str) -> None:
-    if "int" not in x.dtype:
-        raise TypeMismatch(ctx.where(f"{what}: expected integers, found {x.dtype}"))
-
-
 def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
     if x.dtype != "float32":
         raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
-    _require_integers(ctx, zero_point, "zero point")
+    ctx.require_integers(zero_point, "zero point")
     axis = int(attrs["axis"])
     whole = rounded(ctx, x / _laid_as(ctx, scale, x.dtype, x, axis))
     if not is_zero(zero_point):
@@ -323,8 +318,8 @@ def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
-    _require_integers(ctx, x, "data")
-    _require_integers(ctx, zero_point, "zero point")
+    ctx.require_integers(x, "data")
+    ctx.require_integers(zero_point, "zero point")
     axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
     whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
     y = whole * _laid_as(ctx, scale, "float32", x, axis)

@@ -9,8 +9,9 @@ from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported, counted
-from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, cast, number
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.lowering.numbers import line
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.kernel_ops import write_slice_call
@@ -87,7 +88,7 @@ def _read_extents(
     Emitted operators wrap and clamp the bounds. The results are then read as symbols: a position
     within the axis, and a length that fits after it. Later formulas therefore stay short.
     """
-    begin, end = (_line(ctx, a) for a in args[:2])
+    begin, end = (line(ctx, a, "a slice bound") for a in args[:2])
     strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]
     count = max(ctx.static(t.dims[0], "the number of slice bounds") for t in (begin, end))
     given = attrs["axes"]
@@ -123,12 +124,6 @@ def _read_extents(
             ctx.solver.assume(first + length <= x.dims[axis], "a slice must be within its operand")
         extents[axis] = (first, length, step)
     return extents
-
-
-def _line(ctx: Emitter, bounds: Tensor) -> Tensor:
-    if "int" not in bounds.dtype:
-        raise TypeMismatch(ctx.where(f"a slice bound: expected integers, found {bounds.dtype}"))
-    return ctx.reshape(cast(ctx, bounds, I64), [product(bounds.dims)])
 
 
 def _extent_in_memory(
