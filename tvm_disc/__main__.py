@@ -141,7 +141,7 @@ def _cache(args: argparse.Namespace) -> None:
         removed = store.prune(0 if args.clear else args.limit)
     entries = list(store.entries())
     size = sum(entry.size for entry in entries)
-    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    count = counted(len(entries), "entry", "entries")
     print(f"{store.folder}: {count}, {size / 1e6:.1f} MB, {removed} removed")
 
 

@@ -14,9 +14,8 @@ WIDTH = 96
 _PAIR = re.compile(r" (into|with) ")
 _NAMED = re.compile(r"^(\S+)(?: '[^']*')? of shape \(.*\)$")
 _PLACE = re.compile(r" \(((?:[^()]|\([^()]*\))*)\)")
-_SIZES = re.compile(
-    r"[^':]*$"
-)  # in parentheses: a shape, no place such as Add 'node_1' or a.py:3:1
+# In parentheses: a shape. A place, such as Add 'node_1' or a.py:3:1, has a quote or a colon.
+_SIZES = re.compile(r"[^':]*$")
 
 
 @dataclass(frozen=True)

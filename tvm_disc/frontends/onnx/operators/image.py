@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op, parts
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.convolution import kernel_of
@@ -107,9 +107,7 @@ def _factors(n: OnnxNode, vector: Expr, count: int, what: str) -> list[object]:
     known = n.known(vector)
     if known is not None:
         if known.size != count:
-            raise TypeMismatch(
-                f"{what}: expected {count} number{'s' * (count != 1)}, found {known.size}"
-            )
+            raise TypeMismatch(f"{what}: expected {counted(count, 'number')}, found {known.size}")
         return [float(v) for v in known.reshape(-1)]
     wide = n.cast(n.reshape(vector, [count]), F64)
     return [n.item(wide, k) for k in range(count)]
