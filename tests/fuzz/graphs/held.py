@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -219,7 +219,7 @@ class Kept:
     def add(self, arrays: list[Any]) -> None:
         self.pairs = [*self.pairs, *((a, np.array(a)) for a in arrays)][-30:]
 
-    def check(self, donated: list[Array] = []) -> None:  # noqa: B006
+    def check(self, donated: Sequence[Array] = ()) -> None:
         """Compare all that share no memory with arrays that the last call might write."""
         written = [a for a in donated if isinstance(a, np.ndarray)]
         self.pairs = [
