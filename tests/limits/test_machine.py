@@ -112,7 +112,9 @@ def test_a_limit_on_file_sizes(tmp_path: Path, most: int) -> None:
     if most > 1 << 20:
         assert found == "built"
     else:
-        assert found.startswith("OutOfResources machine code: this process may write files of 4096")
+        assert found.startswith(
+            "OutOfResources machine code: files of this process are limited to 4096"
+        )
         assert found.endswith("raise the limit")
 
 

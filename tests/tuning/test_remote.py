@@ -85,8 +85,16 @@ def test_a_server_that_tells_no_processor(
             ArtifactError,
             "expected 1 machine of key 'board' at",
         ),
-        (lambda port: Remote(HOST, port, "x"), ArtifactError, "of key 'x' at .*: it has 2 of 'bo"),
-        (lambda port: Remote(HOST, port, "board", 3), ArtifactError, "no 3 .*: it has 2 of 'board"),
+        (
+            lambda port: Remote(HOST, port, "x"),
+            ArtifactError,
+            "1 machine of key 'x' at .*, found 2 of 'bo",
+        ),
+        (
+            lambda port: Remote(HOST, port, "board", 3),
+            ArtifactError,
+            "expected 3 machines of key 'board' at .*, found 2 of",
+        ),
         (lambda port: HOST, BadInput, "remote: expected a .*Remote, or a session of tvm.rpc.conn"),
     ],
 )

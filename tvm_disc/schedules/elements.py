@@ -46,7 +46,7 @@ from tvm_disc.tir.builder import (
     with_lanes,
 )
 from tvm_disc.tir.index import add, mul, product
-from tvm_disc.tir.rounding import difference
+from tvm_disc.tir.llvm_ops import difference
 from tvm_disc.typing import Expr, Size
 
 

@@ -26,6 +26,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc.target.isa import Isa, isa_of
+from tvm_disc.tir.builder import dtype_of, element_dtype, lanes_of, with_lanes
 from tvm_disc.tir.imports import called_in, provided
 from tvm_disc.tir.integers import definitions, opaque
 from tvm_disc.typing import Expr, Target, TVMModule
@@ -33,6 +34,7 @@ from tvm_disc.typing import Expr, Target, TVMModule
 LANES = 16  # float32 lanes of an AVX-512 register; also float32 elements of a cache line
 STREAMS_FROM = 8  # fewest float32 lanes of a register for non-temporal stores
 TABLE = 16  # entries of a lookup
+_ON_DEVICE = {"float32": "__fsub_rn", "float64": "__dsub_rn"}  # subtractions of CUDA
 REMAINDERS = (2,)  # the values of ``digits`` that :func:`remainder` supports
 _VECTOR = re.compile(r"disc\.((scale|clamp|remainder\d|lookup|stream)\.v|fence$)")
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
@@ -78,12 +80,12 @@ def streams(isa: Isa, lanes: int) -> bool:
 
 def scale(x: Expr, n: Expr) -> Expr:
     """Return ``x * 2^floor(n)``: inf on overflow, 0 on underflow, denormals are rounded once."""
-    return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
+    return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{lanes_of(x)}", x, n)
 
 
 def clamp(x: Expr, bound: Expr) -> Expr:
     """Return ``x`` limited to the magnitude of ``bound``; NaN becomes ``bound``."""
-    return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{_lanes(x)}", x, bound)
+    return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{lanes_of(x)}", x, bound)
 
 
 def remainder(x: Expr, digits: int) -> Expr:
@@ -91,12 +93,12 @@ def remainder(x: Expr, digits: int) -> Expr:
 
     ``digits`` must be in ``REMAINDERS``.
     """
-    return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{_lanes(x)}", x)
+    return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{lanes_of(x)}", x)
 
 
 def lookup(table: Sequence[float], index: Expr) -> Expr:
     """Return ``table[index % 16]`` for a vector of int32."""
-    lanes = _lanes(index)
+    lanes = lanes_of(index)
     entries = [tirx.const(v, "float32") for v in table]
     vector = tirx.Shuffle(entries, [tirx.IntImm("int32", k) for k in range(TABLE)])
     return tirx.call_extern(f"float32x{lanes}", f"disc.lookup.v{lanes}", vector, index)
@@ -107,7 +109,7 @@ def stream(value: Expr, address: Expr) -> Expr:
 
     :func:`fence` orders the store before later ones.
     """
-    return tirx.call_extern("void", f"disc.stream.v{_lanes(value)}", value, address)
+    return tirx.call_extern("void", f"disc.stream.v{lanes_of(value)}", value, address)
 
 
 def fence() -> Expr:
@@ -115,8 +117,21 @@ def fence() -> Expr:
     return tirx.call_extern("void", "disc.fence")
 
 
-def _lanes(x: Expr) -> int:
-    return int(str(x.ty.dtype).partition("x")[2] or 1)
+def difference(x: Expr, y: Expr) -> Expr:
+    """Return ``x - y`` of floats, with ``x`` rounded before the subtraction.
+
+    If ``x = a * b`` and ``y`` is the maximum of ``x``, a fused multiply-subtract would return the
+    rounding error of the product, up to half a unit in the last place, instead of 0. For a product
+    of 2^40, the error is up to 2^15, and its exponential is infinite.
+    """
+    dtype = dtype_of(x)
+    if element_dtype(x) not in _ON_DEVICE:
+        exact = with_lanes("float32", x)
+        return tirx.Cast(dtype, difference(tirx.Cast(exact, x), tirx.Cast(exact, y)))
+    isa = emitting_for()
+    if isa is not None and isa.device:
+        return tirx.call_pure_extern(dtype, _ON_DEVICE[dtype], x, y)
+    return tirx.call_llvm_pure_intrin(dtype, "llvm.arithmetic.fence", x) - y
 
 
 def link(mod: TVMModule, target: Target) -> TVMModule:
@@ -246,6 +261,7 @@ def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
 __all__ = [
     "can_stream",
     "clamp",
+    "difference",
     "fence",
     "has_native",
     "link",

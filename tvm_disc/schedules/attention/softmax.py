@@ -26,7 +26,7 @@ from tvm_disc.tir.builder import (
     ramp,
     with_lanes,
 )
-from tvm_disc.tir.rounding import difference
+from tvm_disc.tir.llvm_ops import difference
 from tvm_disc.typing import Buffer, Expr, Size
 
 # 2^f - 1 = f * P(f) for |f| <= 1/2, with an error below 1e-7 relative to 2^f. For float64, P is the

@@ -357,7 +357,8 @@ class GemmPartition:
         self.panels = keep("panels", _panels(spec, tile, self.wide))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # number of register tiles along M
         self.m_blocks = tile.m_blocks
-        self.groups_m = keep("groups_m", _row_groups(spec, tile, self.blocks, self.panels))
+        groups = keep("row_groups", cdiv(self.blocks, tile.m_blocks))
+        self.groups_m = keep("groups_m", _even_tasks(spec, tile, groups, self.panels))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
         # bound to a variable, because it is tested several times
@@ -445,14 +446,13 @@ class GemmPartition:
         )
 
 
-def _row_groups(spec: GemmSpec, tile: GemmTile, blocks: Size, panels: Size) -> Size:
-    """Return the number of groups of row blocks; it is even if each group is a task."""
+def _even_tasks(spec: GemmSpec, tile: GemmTile, groups: Size, panels: Size) -> Size:
+    """Return the number of groups of row blocks; it is made even if each group is a task."""
     only = isinstance(panels, int) and panels <= tile.n_panels and is_one(known(spec.batch))
     if spec.b.packed is None or not only or tile.m_blocks == 1:
-        return cdiv(blocks, tile.m_blocks)
+        return groups
     # Two threads then have equal work. No even number of threads has more than with an odd number.
-    pairs = cdiv(blocks, 2 * tile.m_blocks)
-    return either(blocks > tile.m_blocks, 2 * pairs, least(blocks, 1))
+    return either(groups > 1, 2 * cdiv(groups, 2), groups)
 
 
 def _panels(spec: GemmSpec, tile: GemmTile, n: Size) -> Size:

@@ -12,7 +12,7 @@ import numpy as np
 from tvm.relax import op as R
 
 from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lowering.tensor import cast, number, reduction
+from tvm_disc.relay.importer.lowering.tensor import number, reduction
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.ops.algebra import where
 from tvm_disc.typing import Expr
@@ -48,16 +48,6 @@ def item(ctx: Emitter, vector: Tensor, place: int) -> Tensor:
     count = ctx.static(product(vector.dims), "the number of sizes")
     spots = ctx.constant(np.arange(count, dtype=I64))
     return total(ctx, where(spots.equal(place), vector, 0))
-
-
-def line(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
-    """Return the elements of an integer operand as an int64 vector.
-
-    Raises:
-        TypeMismatch: the operand does not hold integers.
-    """
-    ctx.require_integers(tensor, what)
-    return ctx.reshape(cast(ctx, tensor, I64), [product(tensor.dims)])
 
 
 def literals(ctx: Emitter, values: Sequence[Sequence[int] | int]) -> Tensor:

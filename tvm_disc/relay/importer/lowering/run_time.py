@@ -17,7 +17,6 @@ from tvm_disc.relay.importer.lowering.numbers import (
     flags,
     item,
     joined,
-    line,
     literals,
     multiplied,
     total,
@@ -30,6 +29,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Rule,
     arange,
     cast,
+    integer_vector,
     iota,
     number,
 )
@@ -53,7 +53,7 @@ def _as_dims(ctx: Emitter, x: Tensor, dims: Tensor, what: str) -> Tensor:
 
 def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
     """Return ``x`` reshaped by run-time codes 0, -1 and -3; each code yields one dim."""
-    given = line(ctx, codes, "the new shape")
+    given = integer_vector(ctx, codes, "the new shape")
     count = ctx.static(codes.dims[0] if codes.rank else i64(1), "the rank of the new shape")
     merged = flags(ctx, given.equal(-3))
     copied = given.equal(-3) if allow_zero else given.equal(0) | given.equal(-3)
@@ -86,7 +86,7 @@ def reshape(ctx: Emitter, x: Tensor, codes: Tensor, allow_zero: bool) -> Tensor:
 def expand_dims(ctx: Emitter, x: Tensor, axis: Tensor, count: int) -> Tensor:
     """Return ``x`` with ``count`` dims of 1 inserted before an axis read at run time."""
     total = x.rank + count
-    place = line(ctx, axis, "the axis")
+    place = integer_vector(ctx, axis, "the axis")
     place = where(place < 0, place + (x.rank + 1), place)
     spots = literals(ctx, list(range(total)))
     nothing = literals(ctx, [-1] * count)
@@ -105,7 +105,7 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
 
     The guard on the number of elements ensures that the removed dims are 1.
     """
-    given = line(ctx, axes, "the axes")
+    given = integer_vector(ctx, axes, "the axes")
     count = ctx.static(axes.dims[0] if axes.rank else i64(1), "the number of axes")
     if count > x.rank:
         raise TypeMismatch(ctx.where(f"expected at most {x.rank} axes to squeeze, found {count}"))
@@ -167,7 +167,7 @@ def extents(
                 f"expected one bound for each of the axes {axes}, found {counted(count, 'bound')}"
             )
         )
-    begins, ends, strides = (line(ctx, b, "a slice bound") for b in bounds)
+    begins, ends, strides = (integer_vector(ctx, b, "a slice bound") for b in bounds)
     picks = []
     found: list[Tensor] = []
     for k, axis in enumerate(axes):
@@ -212,7 +212,7 @@ def _steps(
 
 def whole_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
     """Return an integer range ``start, start + step, ...`` whose step is read at run time."""
-    start, stop, step = (item(ctx, line(ctx, a, "a bound of the range"), 0) for a in args)
+    start, stop, step = (item(ctx, integer_vector(ctx, a, "a bound of the range"), 0) for a in args)
     sizes = _steps(ctx, start, stop, step, step >= 0)
     size, wide = ctx.size_arg(joined(ctx, sizes), "the length of the range")
     text = ctx.where("the range step must not be 0")
@@ -225,7 +225,7 @@ def trilu(ctx: Emitter, x: Tensor, k: Tensor, upper: bool) -> Tensor:
     high, wide = (iota(ctx, d) for d in x.dims[-2:])
     column = ctx.reshape(high, [x.dims[-2], i64(1)])
     above = wide - column
-    diagonal = item(ctx, line(ctx, k, "the diagonal"), 0)
+    diagonal = item(ctx, integer_vector(ctx, k, "the diagonal"), 0)
     kept = above >= diagonal if upper else above < diagonal + 1
     return where(kept, x, 0)
 

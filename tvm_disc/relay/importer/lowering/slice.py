@@ -10,8 +10,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lowering.numbers import line
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, number
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, integer_vector, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.kernel_ops import write_slice_call
@@ -88,7 +87,7 @@ def _read_extents(
     Emitted operators wrap and clamp the bounds. The results are then read as symbols: a position
     within the axis, and a length that fits after it. Later formulas therefore stay short.
     """
-    begin, end = (line(ctx, a, "a slice bound") for a in args[:2])
+    begin, end = (integer_vector(ctx, a, "a slice bound") for a in args[:2])
     strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]
     count = max(ctx.static(t.dims[0], "the number of slice bounds") for t in (begin, end))
     given = attrs["axes"]

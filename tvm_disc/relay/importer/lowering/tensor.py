@@ -122,6 +122,16 @@ def cast(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
     return ctx.emit(R.astype(ctx.expr(x), dtype), x.dims, dtype)
 
 
+def integer_vector(ctx: Emitter, tensor: Tensor, what: str) -> Tensor:
+    """Return the elements of an integer operand as an int64 vector.
+
+    Raises:
+        TypeMismatch: the operand does not hold integers.
+    """
+    ctx.require_integers(tensor, what)
+    return ctx.reshape(cast(ctx, tensor, "int64"), [product(tensor.dims)])
+
+
 def _cast_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return cast(ctx, args[0], args[1].dtype)
 

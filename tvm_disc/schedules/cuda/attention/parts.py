@@ -20,7 +20,7 @@ from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.math.functions import MATH
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, mul
-from tvm_disc.tir.rounding import difference
+from tvm_disc.tir.llvm_ops import difference
 from tvm_disc.typing import Expr
 
 

@@ -19,7 +19,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import REDUCERS, accumulator
 from tvm_disc.schedules.rows.stages import Schedule
 from tvm_disc.tir.builder import const, i64
-from tvm_disc.tir.rounding import difference
+from tvm_disc.tir.llvm_ops import difference
 from tvm_disc.typing import Buffer, Expr
 
 
