@@ -14,6 +14,7 @@ from tvm_disc import Options, relay
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.machine import context_of
 from tvm_disc.compile import prepare
+from tvm_disc.schedules.dispatch.sampling import spread
 from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.support.debug import Trace
 from tvm_disc.tuning.tune import Task, tasks_of
@@ -101,8 +102,14 @@ class Case:
     high: tuple[int, ...]
     listed: tuple[tuple[int, ...], ...] = ()
 
-    def points(self, count: int, seed: int) -> list[tuple[int, ...]]:
-        """Return random dims over the whole range, uniformly distributed in their logarithms."""
+    def regular_points(self, count: int) -> list[tuple[int, ...]]:
+        """Return dims of a Halton sequence over the whole range, log-uniform."""
+        high = np.array(self.high, np.float64)
+        drawn = spread(np.ones_like(high), high, 4 * count).astype(int)
+        return list(dict.fromkeys(tuple(row) for row in drawn.tolist()))[:count]
+
+    def random_points(self, count: int, seed: int) -> list[tuple[int, ...]]:
+        """Return random dims over the whole range, log-uniform."""
         rng = np.random.default_rng(seed)
         draws = np.exp(rng.uniform(0, np.log(np.array(self.high) + 1), (4 * count, len(self.high))))
         unique = dict.fromkeys(tuple(int(v) for v in row) for row in draws)
@@ -163,7 +170,8 @@ class Prepared:
         [task] = tasks
         tune_points *= 2 ** (len(case.high) - 1)  # more dims are a larger space
         listed = list(case.listed)
-        drawn = case.points(tune_points + held_points, 1)
+        drawn = case.random_points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]
-        task.points = [case.high, *[p for p in drawn[:tune_points] if p not in held]]
+        regular = [p for p in case.regular_points(tune_points) if p not in held]
+        task.points = list(dict.fromkeys([case.high, *regular]))
         return Prepared(case, front, task, held)

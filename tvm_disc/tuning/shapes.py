@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import BadInput, Unsupported, shown
-from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
+from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate, halton
 from tvm_disc.shape import Solver
 from tvm_disc.typing import Expr, Var
 
@@ -117,21 +117,21 @@ def _draws(
     weights: Mapping[str, Sequence[float]],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Return the points of all smallest and all largest values, then random points.
+    """Return the points of all smallest and all largest values, then points of a Halton sequence.
 
-    Random points are drawn alternately with uniform and log-uniform probability.
+    Points are alternately uniform and log-uniform. Random points would leave gaps, in which the
+    best variant may change unseen.
     """
     _check_weights(values, weights)
-    rng = np.random.default_rng(0)
     if not symbols:
         return [()]
+    places = [halton(4 * count, k) for k in range(len(symbols))]
     draws: list[tuple[int, ...]] = [tuple(values[s][k] for s in symbols) for k in (0, -1)]
     for turn in range(8 * count):
         row = []
-        for s in symbols:
-            options = values[s]
+        for s, places_of in zip(symbols, places, strict=True):
             odds = weights.get(str(s.name))
-            row.append(_draw(rng, options, odds, even=turn % 2 == 0))
+            row.append(_draw(places_of[turn // 2], values[s], odds, even=turn % 2 == 0))
         draws.append(tuple(row))
     return draws
 
@@ -158,15 +158,14 @@ def _check_weights(values: Mapping[Var, list[int]], weights: Mapping[str, Sequen
             )
 
 
-def _draw(
-    rng: np.random.Generator, options: list[int], odds: Sequence[float] | None, even: bool
-) -> int:
+def _draw(place: float, options: list[int], odds: Sequence[float] | None, even: bool) -> int:
+    """Return the option at ``place``, in [0, 1), of the distribution."""
     if odds is not None:
-        p = np.asarray(odds, np.float64)
-        return int(rng.choice(options, p=p / p.sum()))
+        below = np.cumsum(np.asarray(odds, np.float64))
+        return options[int(np.searchsorted(below, place * below[-1], side="right"))]
     if even:
-        return int(rng.choice(options))
-    wanted = np.exp(rng.uniform(np.log(options[0]), np.log(options[-1])))
+        return options[int(place * len(options))]
+    wanted = options[0] * (options[-1] / options[0]) ** place
     return options[int(np.abs(np.asarray(options) - wanted).argmin())]
 
 

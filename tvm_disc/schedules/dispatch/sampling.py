@@ -106,7 +106,7 @@ def _is_real(expr: Expr) -> bool:
     return str(expr.ty.dtype).startswith("float")
 
 
-def _halton(count: int, base: int) -> Values:
+def _radical_inverses(count: int, base: int) -> Values:
     """Return ``count`` elements of the van der Corput sequence (low-discrepancy, in [0, 1))."""
     result = np.zeros(count)
     index = np.arange(1, count + 1)
@@ -161,7 +161,7 @@ def _inside(
     columns = {}
     for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):
         low, high = np.log(ends)
-        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _unit(wanted, k)
+        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else halton(wanted, k)
         columns[symbol] = np.rint(np.exp(low + (high - low) * spread))
     fits = np.flatnonzero(np.broadcast_to(evaluate(i64(size), columns) <= limit, (wanted,)))
     chosen = fits[:count] if len(fits) else np.arange(1)
@@ -180,7 +180,7 @@ def with_likely(points: Points, solver: Solver) -> tuple[dict[Expr, Values], Val
     columns = {}
     for k, (symbol, values) in enumerate(points.items()):
         among = expected.get(symbol)
-        more = values if among is None else among[(_unit(count, k) * len(among)).astype(int)]
+        more = values if among is None else among[(halton(count, k) * len(among)).astype(int)]
         columns[symbol] = np.concatenate([values, more])
     return columns, np.repeat([1.0, LIKELY], count)
 
@@ -189,11 +189,12 @@ def spread(low: Values, high: Values, count: int) -> Values:
     """Return ``count`` integer points, log-uniform over a box, a row for each point."""
     columns = []
     for k, (a, b) in enumerate(zip(np.maximum(low, 0.5), np.maximum(high, 0.5), strict=True)):
-        columns.append(np.rint(a * (b / a) ** _unit(count, k)))
+        columns.append(np.rint(a * (b / a) ** halton(count, k)))
     return np.stack(columns, axis=1)
 
 
-def _unit(count: int, axis: int) -> Values:
+def halton(count: int, axis: int) -> Values:
+    """Return one coordinate of the first ``count`` points of a Halton sequence, in [0, 1)."""
     base = _PRIMES[axis % len(_PRIMES)]
     shift = 0.618 * (axis // len(_PRIMES))
-    return (_halton(count, base) + shift) % 1.0
+    return (_radical_inverses(count, base) + shift) % 1.0
