@@ -76,7 +76,7 @@ class _Item:
     def ns(self, algorithm: Algorithm) -> Values:
         """Return the nanoseconds of an algorithm's multiplications.
 
-        ``gemm_ns`` adds the stores, the overhead per task, and the memory beyond the caches.
+        ``gemm_ns`` adds the copies of A, the stores, the overhead per task and the memory traffic.
         """
         special = {
             Algorithm.LAST_APART: self._last_apart,

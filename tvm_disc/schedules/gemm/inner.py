@@ -155,7 +155,7 @@ class InPlace:
         self.bases = [bind("base", v.base(b, g)) for v in (a, right, out)]
 
     def at(self, i: Size, j: Size) -> tuple[Expr, Expr, Expr]:
-        """Return the first elements of row ``i`` of A and column ``j`` of B, and their result."""
+        """Return the first elements of row ``i`` of A and column ``j`` of B, and result (i, j)."""
         a_base, b_base, c_base = self.bases
         return (
             self.a.buffer[a_base + i * self.a.stride],

@@ -118,7 +118,7 @@ def _reduced(name: str, vector: Expr) -> Expr:
 
 
 def chunk_of(k: int, block: int) -> int:
-    """Return a vector length that divides both a row of ``k`` elements and its blocks."""
+    """Return the vector length of :func:`round_row`: 32 if it divides both sizes, otherwise 8."""
     return 32 if k % 32 == 0 and block % 32 == 0 else 8
 
 

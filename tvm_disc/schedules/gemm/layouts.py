@@ -57,9 +57,9 @@ class RowsOfA:
 def panel_starts(n: int, n_r: int, lanes: int, even: bool = True) -> list[int]:
     """Return the first column of each panel of a packed B, and ``n``.
 
-    The vectors of a row are divided evenly: a group of adjacent panels has nearly the share of the
-    columns that it has of the panels, so threads with equal numbers of panels have equal work. 256
-    columns in vectors of 16 are panels of 2, 3, 3, 2, 3 and 3 vectors, not of five times 3 and 1.
+    The vectors of a row are divided evenly, and wider panels alternate with narrower ones. Threads
+    with equal numbers of adjacent panels therefore have nearly equal work. With ``n_r = 48``, 256
+    columns in vectors of 16 are panels of 2, 3, 3, 2, 3 and 3 vectors, not of 3, 3, 3, 3, 3 and 1.
     """
     panels, vectors = panel_count(n, n_r, lanes, even), -(-n // lanes)
     return [k * vectors // panels * lanes for k in range(panels)] + [n]
@@ -80,7 +80,7 @@ def panel_count(n: int, n_r: int, lanes: int, even: bool = True) -> int:
 def _write_panels(matrix: Array, out: Array, lanes: int, even: bool) -> None:
     """Write the columns of ``matrix[..., N]`` to the panels ``out[..., panel_count(N), n_r]``.
 
-    Adjacent panels of equal width take one copy.
+    Adjacent panels of equal width are copied together.
     """
     *outer, n = matrix.shape
     starts = panel_starts(n, out.shape[-1], lanes, even)

@@ -378,10 +378,11 @@ class _Emitter:
     def _masks(
         self, form: KernelForm, width: tuple[Size, Size], depth: Size, ldb: Size | None
     ) -> list[Size]:
-        """Return the mask arguments of a kernel; ``ldb`` is the row stride of an unpacked B.
+        """Return the mask arguments of a kernel.
 
-        Only the last row of B needs a mask. A vector that reads past the end of another row reads
-        elements of the row after it, which are in bounds.
+        ``ldb`` is the row stride of a B that is read in place; None if B is packed. If the stride
+        is at least ``lanes - 1``, only the last row of B needs a mask: a vector that reads past the
+        end of another row reads elements of the row after it, which are in bounds.
         """
         if not form.masks:
             return []
@@ -486,8 +487,8 @@ def store_row(
     Args:
         place: (g, i, j) of the first output.
         sums: the buffer and the offset of the first sum.
-        last: a size with the same remainder modulo ``lanes`` as ``columns`` where columns are
-            left; it may be known where ``columns`` is not.
+        last: a size with the same remainder modulo ``lanes`` as ``columns``, unless ``columns`` is
+            a multiple of ``lanes``. It may be an int although ``columns`` is an expression.
     """
     g, i, j0 = place
     buffer, row = sums

@@ -248,7 +248,7 @@ class Operands:
 
     def of_groups(self, panel: Size, k0: Size) -> tuple[list[Expr], list[Size]]:
         """Return the addresses of scale and zero of row ``k0`` of a quantized panel, and the
-        number of rows that share them.
+        number of rows that share them; two empty lists if B has no scale.
         """
         group, parts = self.spec.group, self._parts()
         if not parts:

@@ -80,7 +80,7 @@ class OuterProducts(Way):
     """Computes a task as outer products."""
 
     def emit(self, g: Size, i_range: tuple[Size, Size], j_range: tuple[Size, Size]) -> None:
-        """Emit the products of a range of rows and a range of columns, each as (first, count)."""
+        """Emit the products of a range of rows and one of columns; a range is (first, count)."""
         b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
         views = InPlace(self.spec, b, self.bind, g)
         (row0, rows), (column0, wanted) = i_range, j_range

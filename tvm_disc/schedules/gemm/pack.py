@@ -1,7 +1,8 @@
 """Run-time copies of GEMM operands into the micro-kernel layout, with vector moves.
 
-Sizes and offsets are in elements. The copies never read outside of the source: at ragged edges, the
-last vector overlaps the one before it, or the last row is repeated.
+Sizes and offsets are in elements. The copies never read outside of the source: the tail of a row is
+copied in smaller parts; in a transpose, the last square overlaps the previous one, and the last row
+is repeated.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def copy_contiguous(
 ) -> None:
     """Emit ``dst[off + e] = load(e)`` for ``e < elems``: full vectors, then the tail.
 
-    The tail is copied in vectors of half, a quarter and so on of the length if ``elems`` is known,
-    otherwise one element at a time. ``load(e, width)`` returns ``width`` elements at ``e``.
-    With ``pad``, the last vector of ``dst`` is filled up with zeros.
+    The tail is copied in vectors of half, a quarter and so on of the length if ``elems`` is an int
+    and ``pad`` is False, otherwise one element at a time. ``load(e, width)`` returns ``width``
+    elements at ``e``. With ``pad``, the last vector of ``dst`` is filled up with zeros.
     """
     buf, off, dtype = dst
     if isinstance(elems, int) and not pad:

@@ -32,7 +32,7 @@ Place = Callable[[Size, Size], tuple[Buffer, Size, Size]]  # buffer, offset, row
 class Affine:
     """An operand in place: ``(g, o, k)`` is at ``buffer[base(b, g) + o * stride + k * k_stride]``.
 
-    ``o`` is i for A and j for B. Strides are in elements. Only the Python int ``1`` enables direct
+    ``o`` is i for A and j for B. Strides are in elements. Only a literal stride of 1 enables direct
     or vectorized reads, so known strides must be passed as literals.
     """
 
@@ -62,10 +62,10 @@ class Operand:
             ``acc_dtype``; for B, ``PanelsOfB`` with elements of ``acc_dtype`` or of a narrower
             type, ``QuadsOfB`` or ``WordsOfB``. It should be 64-byte aligned for speed.
         affine: a view, which is read in place, or copied by vectors if one of its strides is 1.
-        fill: itself writes a part of a copy: of A, ``fill(b, g, rows, k_block, target)`` writes
-            rows (first, count) of a K block (first, count) to (buffer, offset, row stride, dtype,
-            lanes); of B, ``fill(b, g, k, columns, target)`` writes columns (first, count) of row k
-            to (buffer, offset).
+        fill: a function that emits a part of a copy. For A, ``fill(b, g, rows, k_block, target)``
+            copies rows (first, count) of a K block (first, count) to (buffer, offset, row stride,
+            dtype, lanes). For B, ``fill(b, g, k, columns, target)`` copies columns (first, count)
+            of row k to (buffer, offset).
         load: ``load(b, g, o, k)`` is an element, where ``o`` is i for A and j for B. It must be
             pure: a copied A is evaluated once per group of panels, B once per range of tasks.
         matrices: number of matrices in ``packed``: item g of the batch reads matrix ``g %
@@ -92,8 +92,8 @@ class Quantized:
     first row block stores the dequantized panel of a K block in scratch for the others.
 
     With ``rounded``, rows of A are rounded to int8 by groups of K when they are copied. If the
-    specification also has a dot instruction, the copy consists of bytes, which it multiplies by the
-    numbers of B; otherwise, the copy consists of the rounded values as float32.
+    specification also has a dot instruction, the copy consists of bytes, which the instruction
+    multiplies by the numbers of B. Otherwise, the copy consists of the rounded values as float32.
     """
 
     bits: int = 0
@@ -151,7 +151,7 @@ class GemmSpec:
 
     @property
     def per(self) -> int:
-        """Return the numbers along K in a word of A; 1 if A does not consist of words."""
+        """Return how many numbers along K a word of A holds; 1 if A does not consist of words."""
         return DOTS[self.dot].per if self.quads else 1
 
     @property
@@ -166,7 +166,7 @@ class GemmSpec:
 
     @property
     def group(self) -> int:
-        """Return the rows of a quantized B that share a scale; 0 without scales."""
+        """Return how many rows of a quantized B share a scale; 0 without scales."""
         return self.quantized.group if self.quantized is not None else 0
 
 
@@ -272,17 +272,17 @@ class TaskSpan:
 
 @dataclass(frozen=True)
 class EvenGroups:
-    """``count`` adjacent groups of ``total`` things; group q begins at ``q * total // count``.
+    """``total`` items in ``count`` groups; group q begins at item ``q * total // count``.
 
     Unlike in :class:`EvenBlocks`, larger and smaller groups alternate, so that threads with equal
-    numbers of groups have equal work. The start of a group takes a division.
+    numbers of groups have equal work. Computing the start of a group requires a division.
     """
 
     total: Size
     count: Size
 
     def start(self, group: Size) -> Size:
-        """Return the first thing of a group; ``start(count)`` is ``total``."""
+        """Return the first item of a group; ``start(count)`` is ``total``."""
         total, count = self.total, most(self.count, 1)
         if isinstance(total, int) and total <= 1:
             return group * total
@@ -293,7 +293,7 @@ class EvenGroups:
     def span(
         self, group: Size, bind: Callable[[str, Size], Size], names: tuple[str, str]
     ) -> tuple[Size, Size]:
-        """Return (first, number) of the things of a group, bound by these names."""
+        """Return (first, count) of the items of a group, bound to variables of these names."""
         first = bind(names[0], self.start(group))
         return first, bind(names[1], self.start(group + 1) - first)
 
@@ -327,7 +327,7 @@ class PanelColumns:
         return least(self.start(panel + 1), n) - self.start(panel)
 
     def counts(self) -> tuple[int, ...]:
-        """Return the numbers of vectors of a panel that may occur, ascending."""
+        """Return the possible numbers of vectors of a panel, ascending."""
         even = self.vectors
         if even is None or not (isinstance(even.total, int) and isinstance(even.count, int)):
             return vector_counts(self.n, self.tile)
@@ -336,7 +336,7 @@ class PanelColumns:
 
 
 class GemmPartition:
-    """The sizes of the task space and the scratch; ``bind`` binds a non-constant size."""
+    """The sizes of the task space and the scratch; ``bind`` binds a size to a variable."""
 
     def __init__(
         self,
@@ -370,7 +370,7 @@ class GemmPartition:
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         turns = keep("turns", most(cdiv(k, tile.kc), 1))
-        unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
+        unit = spec.group if 0 < spec.group < k else 8  # K blocks start at groups
         self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
         k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
         if bind is not None and not isinstance(turns, int):
@@ -408,9 +408,9 @@ class GemmPartition:
         """Return the number of panels per task: more for packed weights and many groups of rows.
 
         A block of A stays in the second-level cache for all panels of the task, while packed panels
-        are streamed. The result is at most half of the panels, and grows with half the number of
-        groups of rows. Larger tasks would balance badly: of nine tasks, one of two threads runs
-        five.
+        are streamed. The result is ``n_panels`` times half the number of groups of rows, but at
+        most ``WIDEST * n_panels`` and half of the panels, and at least ``n_panels``. Fewer and
+        larger tasks would balance badly: of nine tasks, one of two threads runs five.
         """
         if spec.b.packed is None:
             return tile.n_panels
@@ -451,7 +451,8 @@ def _even_tasks(spec: GemmSpec, tile: GemmTile, groups: Size, panels: Size) -> S
     only = isinstance(panels, int) and panels <= tile.n_panels and is_one(known(spec.batch))
     if spec.b.packed is None or not only or tile.m_blocks == 1:
         return groups
-    # Two threads then have equal work. No even number of threads has more than with an odd number.
+    # Two threads then have equal work. If the number of threads is even, none of them has more
+    # work than with an odd number of groups.
     return either(groups > 1, 2 * cdiv(groups, 2), groups)
 
 
@@ -480,7 +481,7 @@ def in_place_operands(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def never_packs_b(spec: GemmSpec, tile: GemmTile, selection: Selection) -> bool:
-    """Return whether B is never packed. For this, the last vector of a row is masked or full."""
+    """Return whether no task packs B: if it is read in place, all vectors are full or masked."""
     packs = selection.uses(Algorithm.PANELS, Algorithm.LAST_APART, Algorithm.SHARED_VECTORS)
     ragged = not (reads_masked(spec, tile) or whole_vectors(spec, tile))
     return packs is False and not (ragged and selection.uses(Algorithm.IN_PLACE) is not False)
@@ -506,9 +507,9 @@ def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
 def last_columns(spec: GemmSpec, tile: GemmTile, selection: Selection) -> Size:
     """Return the number of columns that are computed as inner products along K.
 
-    With ``LAST_APART``, these are the columns after the last full vector; columns of B are
-    contiguous. In a register tile, they would cost as much as a full vector, both to transpose and
-    to multiply.
+    With ``LAST_APART``, these are the columns after the last full vector, if there is a full one;
+    columns of B are contiguous. In a register tile, they would cost as much as a full vector, both
+    to transpose and to multiply. With other algorithms, the number is 0.
     """
     apart = selection.uses(Algorithm.LAST_APART)
     if apart is False:
@@ -519,7 +520,7 @@ def last_columns(spec: GemmSpec, tile: GemmTile, selection: Selection) -> Size:
 
 
 def vector_counts(n: Size | None, tile: GemmTile) -> tuple[int, ...]:
-    """Return the numbers of vectors that panels of ``n`` columns in all may have, ascending."""
+    """Return the possible numbers of vectors of a panel if there are ``n`` columns, ascending."""
     if not isinstance(n, int):
         return tuple(range(1, tile.vectors + 1))
     last = -(-(n % tile.n_r) // tile.lanes)
@@ -527,7 +528,7 @@ def vector_counts(n: Size | None, tile: GemmTile) -> tuple[int, ...]:
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
-    """Return whether loads of ``dtype`` can mask lanes; an accumulator has ``vector_bytes``."""
+    """Return whether loads of ``dtype`` can mask lanes; a vector has ``vector_bytes`` bytes."""
     narrow = int(tvm.DataType(dtype).bits) < 32
     return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
 
@@ -549,7 +550,7 @@ def has_close_rows(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether kernels write the result: all vectors are whole, or stores can be masked."""
+    """Return whether kernels store ``direct``: all vectors are full, or stores can be masked."""
     if spec.direct is None:
         return False
     itemsize = tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
@@ -581,7 +582,7 @@ def may_stride(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def copies_a(spec: GemmSpec) -> bool:
-    """Return whether A is first copied to rows along K, of ``acc_dtype`` or of words to sum."""
+    """Return whether A is copied to rows along K, of ``acc_dtype`` or of words of integers."""
     if spec.a.packed is not None or reads_words(spec):
         return False
     in_place = spec.a.affine is not None and is_one(spec.a.affine.k_stride)

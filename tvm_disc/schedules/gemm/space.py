@@ -125,7 +125,7 @@ def _tile_algorithms(spec: GemmSpec, tile: GemmTile) -> list[Algorithm]:
 
 
 def with_sums(tile: GemmTile, spec: GemmSpec, model: CostModel) -> GemmTile:
-    """Return the tile with another sum for one row if the cost model predicts a gain.
+    """Return the tile with one more sum for one row if the cost model predicts a gain.
 
     Without it, one row loses ``stride_cycles`` per vector of B if :func:`may_stride`. With it, each
     vector of the result takes one more addition.
@@ -150,7 +150,10 @@ def _at_once_needs(spec: GemmSpec, tile: GemmTile) -> tuple[Need, ...]:
 
 
 def _special(spec: GemmSpec, tile: GemmTile) -> list[_Offer]:
-    """Return the algorithms that read both operands in place, without register tiles."""
+    """Return the algorithms without register tiles, with their conditions.
+
+    They require that both operands can be read in place.
+    """
     m, n, k = (i64(x) for x in (spec.m, spec.n, spec.k))
     view = spec.b.affine
     found: list[_Offer] = []

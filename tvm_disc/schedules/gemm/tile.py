@@ -86,10 +86,10 @@ def rounded_tile(isa: Isa) -> GemmTile:
 def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> GemmTile:
     """Return a good tile for accumulators of ``dtype``, derived from the size of the register file.
 
-    A tile that is nearly square in units of registers needs the fewest loads per multiply-add: 9 x
-    3 vectors with 32 registers, 6 x 2 with 16. One register holds an element of A, and one row of
-    registers holds B. If the number of columns ``n`` is known and small, the width that leaves no
-    narrow last panel is chosen.
+    The sums fill the register file, so that a step of K needs few loads per multiply-add: 9 x 3
+    vectors with 32 registers, 6 x 2 with 16. One more register holds an element of A, and one for
+    each vector of a row holds B. If the number of columns ``n`` is known and small, a width that
+    leaves no narrow last panel is preferred.
     """
     lanes = max(1, isa.lanes_f32 * 4 // np.dtype(dtype).itemsize)
     vectors = max(1, int(math.sqrt(isa.registers / 3.5)))
@@ -108,8 +108,8 @@ def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> Gemm
 def independent_sums(rows: int, vectors: int, more: int = 0) -> int:
     """Return the number of sums per result of a register tile, for consecutive steps of K.
 
-    The number is a power of two. A load of B advances by one step of K per sum, so its stride may
-    be a power of two as well, which can be slow; one row then has ``more`` sums.
+    The number is 1, 2 or 4, plus ``more`` for several sums of one row. A load of B advances by one
+    step of K per sum. Without ``more``, this stride may be a power of two, which can be slow.
     """
     sums = 1
     while sums < 4 and rows * vectors * sums < _LATENCY_SUMS:

@@ -1,9 +1,10 @@
 """A variant that computes a matmul with a BLAS library already loaded by the process.
 
-The library is looked up with ``dlsym`` when the variant first runs, so programs do not link against
-it. If no library is found, the variant's condition is false and another variant runs. The library
-chooses its own number of threads. The variant exists if both operands and the result have a layout
-that BLAS accepts. A matmul with constant weights has no such variant; it uses packed weights.
+The library is looked up with ``dlsym`` when the variant's condition is first tested, so programs do
+not link against it. If no library is found, the condition is false and another variant runs. The
+library chooses its own number of threads. The variant exists if both operands and the result have a
+layout that BLAS accepts. A matmul with constant weights has no such variant; it uses packed
+weights.
 
 Without measured times, the variant is chosen only if the cost constants of the target's ISA level
 describe a library.
