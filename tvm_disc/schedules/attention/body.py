@@ -49,12 +49,12 @@ Element: TypeAlias = Callable[[Size, Size, Expr], Expr]  # (g, row, element) to 
 class Operand:
     """Functions that read Q, K or V.
 
-    ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
+    ``at(g, row, e)`` is element ``e`` of a row (a query, key or value), or a vector along ``e``.
     ``place``, if given, returns the buffer, the offset of row 0, the row stride and the element
     stride for ``g``. The operand is then read in place.
 
-    ``factor``, if given, is the place of an array with one factor per row. The body multiplies the
-    values that it reads at ``place`` by it.
+    ``factor``, if given, is the place of an array with one factor per row. The elements at
+    ``place`` lack this factor: the body multiplies scores (for K) or weights (for V) by it.
     """
 
     at: Element

@@ -44,7 +44,7 @@ _SCALING = ("relax.multiply", "relax.divide")
 def spread(found: Attention) -> float | None:
     """Return the largest change of the chain's value per change of a score, or None if unknown.
 
-    Also returns None for a chain that only scales, since it masks no key.
+    Also returns None if the chain adds or selects no tensor, since it then masks no key.
     """
     factors: dict[Node, float] = {found.scores: 1.0}
     hides = False

@@ -61,7 +61,10 @@ class RaggedAttention:
 def ragged_attention(
     group: Group, found: Attention, solver: Solver
 ) -> RaggedAttention | WhyNot | None:
-    """Return the ragged sides of an attention; None if its items have equal lengths."""
+    """Return the ragged sides of an attention; None if all items have the same length.
+
+    Returns a WhyNot if the template does not support them.
+    """
     lead, m, n = found.scores.shape[:-2], found.scores.shape[-2], found.scores.shape[-1]
     sides: dict[str, Node] = {}
     items, rows = None, None
@@ -99,7 +102,7 @@ class RaggedTasks:
     def segments(self, first: Size, rows: Size) -> Iterator[tuple[Size, Size, Size]]:
         """Emit a loop over the items with packed rows in ``[first, first + rows)``.
 
-        The context is the loop's body; it yields (item, first query in the item, queries).
+        The context is the loop's body; it yields (item, first query in the item, query count).
         """
         low, b, offsets = self.low, self.b, self._offsets(self.ragged.queries)
         row, item = b.alloc("row", 1, "int64"), b.alloc("item", 1, "int64")

@@ -109,7 +109,7 @@ class ByteTaps:
         return tirx.Cast(SUMS, tirx.Cast("int8", moved))
 
     def number(self, value: Expr, lanes: int) -> Expr:
-        """Return loaded bytes as int32."""
+        """Return loaded bytes plus ``added``, as int32."""
         if self.per == QUAD:
             value = NumbersOfA(self.numbers, QUAD).of(value, lanes)
         return tirx.Cast(SUMS if lanes == 1 else f"{SUMS}x{lanes}", value)

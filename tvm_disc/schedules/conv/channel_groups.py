@@ -136,7 +136,7 @@ class GroupCut:
 
     @property
     def block(self) -> int:
-        """Return the number of full vectors in a task."""
+        """Return the largest number of vectors of the first run in a task."""
         return max(1, -(-next(self.runs()).count // self.parts))
 
     @property

@@ -159,7 +159,7 @@ def _refusal(group: Group, node: Node, data: Node) -> str | None:
 
 
 def _columns(width: int | None) -> int:
-    """Return the number of columns of a tile for which the last tile is fullest."""
+    """Return the number of columns of a tile for which the last tile lacks the fewest columns."""
     if width is None:
         return _COLUMNS
     sizes = range(min(4, max(width, 1)), min(_COLUMNS + 1, max(width, 1)) + 1)

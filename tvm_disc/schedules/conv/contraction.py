@@ -238,7 +238,7 @@ def _conv(node: Node) -> Contraction:
 def read_inside(
     low: Lowering, data: Node, at: list[Expr], inside: Expr | None, otherwise: Expr
 ) -> Expr:
-    """Return an element of ``data``, or ``otherwise`` where it is not ``inside`` (None: always)."""
+    """Return the element of ``data`` if ``inside`` holds (None: always), else ``otherwise``."""
     if inside is None:
         return low.at(data, at)
     return tirx.if_then_else(inside, low.guarded_at(data, at, inside), otherwise)
@@ -271,6 +271,7 @@ def _clipped(
 ) -> tuple[list[Expr], Expr | None]:
     """Return the input position of tap ``k``, and the condition that it is inside the input, or
     None if it always is.
+
     Unlike ``geo.source``, this supports ``ceil_mode``: the last window may then extend beyond the
     input even without padding.
     """

@@ -117,10 +117,11 @@ class ConvView:
         return {"A": (weight, RowsOfA(accumulator(self.node.dtype)))}
 
     def weights(self, dtype: str) -> dict[Node, Packing] | None:
-        """Return how the convolution body packs its weights, or None if it cannot be used.
+        """Return how :class:`.macro_kernel.ConvBody` packs its weights; None if it cannot be used.
 
-        The body requires a compact input that is not computed in the group, and weights of a
-        literal shape.
+        The result is empty if the weights are read unpacked. The body requires a stride that
+        :func:`.fill.can_fill` accepts, an input that is not computed in the group, and non-empty
+        weights that are constant or of type ``dtype`` in memory.
         """
         data, weight = self.node.inputs
         if data not in self.group.params or not can_fill(self.node):

@@ -43,7 +43,7 @@ _LEAST_BLOCKS = 4  # fewest row blocks of a task; with fewer, filling panels cos
 
 
 def depth_of(channels: int, taps: int) -> int:
-    """Return the input channels in a block of the im2col matrix; blocks are nearly equal."""
+    """Return the number of input channels in a block of the im2col matrix; blocks are balanced."""
     turns = -(-channels // max(1, _DEPTH // taps))
     return -(-channels // turns)
 
@@ -83,7 +83,7 @@ class ConvWeights:
 class ConvShape:
     """Sizes of a convolution. Sizes of the weights are ints and count one group of channels.
 
-    ``lead`` is the number of rows of taps that a panel may skip, see :mod:`.zones`.
+    ``lead`` is the number of outer rows of taps, or 1 if panels skip none; see :mod:`.zones`.
     """
 
     groups: int
@@ -111,9 +111,10 @@ class ConvShape:
 
     @property
     def known_columns(self) -> int | None:
-        """Return the number of columns of one item, or None if it is unknown at compile time.
+        """Return the number of columns of one item, or None if the image's size is not known.
 
-        An item of small images contains the pixels of all images.
+        An item of small images contains the pixels of all images. If the number of images is not
+        known at compile time, the pixels of one image are counted.
         """
         images, pixels = known(self.images), known(self.pixels)
         if not isinstance(pixels, int):

@@ -43,7 +43,7 @@ class MinimalFilter:
 
     @property
     def places(self) -> int:
-        """Return the multiplications per tile and pair of channels: one per transformed element."""
+        """Return the number of multiplications per tile and pair of channels: one per element."""
         return self.side**2
 
     @property

@@ -119,7 +119,10 @@ class TileCut:
 
     @property
     def blocks(self) -> Expr:
-        """Return the number of blocks of tiles; there are enough blocks for all threads."""
+        """Return the number of blocks of tiles.
+
+        If the channels are not divided, there is a block for each thread, unless tiles are fewer.
+        """
         fewest = 1 if self.parts > 1 else self.threads
         cut = tirx.floordiv(self.tiles + (self.most - 1), self.most)
         return cut if fewest == 1 else tirx.max(cut, tirx.min(self.tiles, i64(fewest)))

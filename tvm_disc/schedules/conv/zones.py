@@ -70,8 +70,8 @@ def tails(tail: int, rest: Size, lead: int, rows: Expr) -> Size:
 class Zones:
     """The three zones of an item's columns: their rows, columns, panels and rows of taps.
 
-    Each attribute is a list of three. A zone may be empty. If zones are not faster, the middle zone
-    has all rows.
+    ``begins``, ``ends`` (pixel rows), ``columns``, ``panels``, ``first_tap`` and ``taps`` have one
+    value for each zone. A zone may be empty. If zones are not faster, the middle zone has all rows.
     """
 
     def __init__(self, source: Source, images: Size, tile: GemmTile, tail: int, bind: Bind) -> None:

@@ -279,6 +279,7 @@ _MAPS = frozenset(f"relax.{n}" for n in ("broadcast_to", "permute_dims", "stride
 def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
     """Return whether B of item ``g * items + t`` is proved equal to B of item ``g * items``, for
     all ``g`` and all ``t < items``.
+
     The proof compares which elements of which operands an element of B is computed from.
     """
     b = node.inputs[1]

@@ -151,7 +151,7 @@ class RowGroups:
     def _stack(self, length: Expr, share: int) -> OnStack | None:
         """Allocate stack memory for kept values of rows that end with a masked vector.
 
-        None if no row ends with a masked vector. Rows so long that ``most`` rows exceed ``share``
+        None if there are no such rows or values. Rows so long that ``most`` rows exceed ``share``
         elements are not on the stack: few of their vectors are masked, and the copy takes space in
         the first-level cache.
         """

@@ -55,7 +55,7 @@ class RowWork:
     Attributes:
         spare: kept nodes that are stored in scratch, as elements of ``scratch_dtype``.
         lent: kept nodes that are stored in an output's memory, or in scratch memory if outputs use
-            non-temporal stores, as domains of at least ``far`` elements do.
+            non-temporal stores. Outputs use them if the domain has at least ``far`` elements.
     """
 
     group: Group
@@ -115,7 +115,7 @@ def rows_of_group(work: RowWork) -> int:
 
 
 def most_across(lanes: int, node: Node) -> int:
-    """Return the longest row of which a kept value fits the stack, with one row per lane."""
+    """Return the largest length of rows whose kept values fit the stack, with one row per lane."""
     return STACK_LIMIT_BYTES // (lanes * bytes_of(node.dtype))
 
 
@@ -129,8 +129,8 @@ def group_scratch(work: RowWork, length: Expr) -> Expr:
 class OnStack:
     """Stack memory for kept values of the rows of a group, which otherwise use an output's memory.
 
-    In an output's memory, the masked store of the end of a row and the load of the next row's
-    begin overlap, and the processor cannot forward the store to the load. On the stack, rows begin
+    In an output's memory, the masked store at the end of a row overlaps the load at the start of
+    the next row, and the processor cannot forward the store to the load. On the stack, rows begin
     ``stride`` elements apart, and no vector spans two rows.
 
     Attributes:

@@ -23,8 +23,8 @@ WIDTHS = (1, 2, 4)  # numbers of registers of a row for which there is a body
 def short_widths(work: RowWork, solver: Solver) -> list[int]:
     """Return the longest row, in elements, of each body for short rows; [] if no row can be short.
 
-    Groups with elements of more than 4 bytes have no such bodies: their vectors take many
-    registers, which increases LLVM's compile time.
+    Groups with argmax or argmin have no such bodies, and neither have groups with elements of more
+    than 4 bytes: their vectors take many registers, which increases LLVM's compile time.
     """
     nodes = work.group.nodes
     if any(n.op in ARG_REDUCTIONS for n in nodes) or any(
