@@ -370,7 +370,7 @@ class GemmPartition:
         base = keep("base_rows", share(m, most(self.blocks, 1)))
         self.rows = EvenBlocks(base, keep("extra_rows", m - base * self.blocks))
         turns = keep("turns", most(cdiv(k, tile.kc), 1))
-        unit = spec.group if 0 < spec.group < k else 8  # K blocks start at groups
+        unit = spec.group if 0 < spec.group < k else 8  # each K block starts a group
         self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
         k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
         if bind is not None and not isinstance(turns, int):

@@ -1,7 +1,7 @@
 """The fallback template: one contraction of any kind, with an element-wise epilogue.
 
-There is one accumulator per output element. If the last output dim is contiguous and not reduced
-(column reductions, pooling, depthwise convolution), vectors of accumulators along it are used.
+There is one accumulator per output element. If adjacent elements along the last output dim need no
+guarded loads (no padding, only lane-wise operators), they are accumulated as vectors.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def epilogue_index(
     """Return the index in ``node`` of the anchor's element ``index``.
 
     Follows the chain of consumers from the anchor: views keep the flat offset, permutations permute
-    the index, slices of columns shift it, packing of ragged items joins its first two parts, and
-    element-wise operators keep it.
+    the index, slices of columns shift its last entry, packing of ragged items joins its first two
+    entries, and element-wise operators keep it.
     """
     at = list(index)
     for step in _chain(group, node):

@@ -1,8 +1,8 @@
 """Native math functions of a device, which replace the arithmetic that the CPU code emits.
 
-Their accuracy is that of the vendor's library. CUDA's math library states at most 2 ulp for the
-functions used here, except ``powf`` (4), ``tanf`` (4), ``sinhf`` and ``atanhf`` (3), ``acoshf``
-(4), without fast math.
+Their accuracy is that of the vendor's library. Without fast math, CUDA states errors of at most
+2 ulp for the float32 functions used here, except ``asinhf``, ``atanhf`` and ``sinhf`` (3 ulp),
+``acoshf``, ``erfcf``, ``powf`` and ``tanf`` (4), and ``lgammaf`` (6; more from -10.001 to -2.264).
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ under nested ``Let``, without branches or calls. A serial loop over them is auto
 
     B[i] = functions.exp(A[i])          # or functions.MATH["exp"]
 
-Types: ``float32`` and ``float32xN`` are computed by this package. ``float16`` and ``bfloat16`` are
-computed in float32. For ``float64``, exp, log, sigmoid, silu and tanh are computed by this package,
-too, and the square root is an instruction; other functions call libm per element, with the accuracy
-of libm. The limits that the functions state are those of float32. Other types raise
-``TypeMismatch``.
+Types: ``float32`` and ``float32xN`` are computed by this package, except lgamma, which calls libm.
+``float16`` and ``bfloat16`` are computed in float32. For ``float64``, exp, log, sigmoid, silu and
+tanh are computed by this package, too, and sqrt and rsqrt use the square root instruction. Other
+functions call libm per element, with the accuracy of libm. The limits that the functions state are
+those of float32. Other types raise ``TypeMismatch``.
 
 Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last place
 of the exact result, over all finite arguments, including denormal arguments and results. Special

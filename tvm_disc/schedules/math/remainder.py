@@ -2,8 +2,9 @@
 
 ``x - trunc(x / y) * y`` is not exact. The quotient may round up to the next integer: for x = 1 and
 the float nearest to 0.1, the result would be almost 0 instead of almost 0.1. A large quotient also
-lacks its last digits. The remainder of float32 is computed in float64, in steps that each yield 51
-bits of the quotient. The remainder of float64 is computed by the C math library.
+lacks its last digits. If the CPU has fused multiply-adds, the remainder of float32 is computed in
+float64, in steps that each yield 51 bits of the quotient. Otherwise, for float64, and on devices,
+the math library computes it.
 """
 
 from __future__ import annotations

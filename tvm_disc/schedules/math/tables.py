@@ -1,4 +1,4 @@
-"""Coefficients of piecewise polynomials, for :func:`tvm_disc.tir.llvm_ops.lookup`.
+"""Coefficients of polynomials, and tables of piecewise ones for ``tvm_disc.tir.llvm_ops.lookup``.
 
 ``benchmarks/vecmath_fit.py`` computes them. A table has one row for each coefficient, lowest order
 first. Entry ``k`` of a row is the coefficient of the piece around ``k * step``.
