@@ -20,8 +20,9 @@ def plan_lengths(node: Node) -> Plan:
     """Return a plan that checks ``offsets[b + 1]`` of packed data with ``t`` rows: int64 ``[3]``.
 
     The results are the number of faults in the offsets, the largest and the smallest length of an
-    item. If there are no items, both lengths are the attribute ``least``. A fault is a first offset
-    that is not 0, a last offset that is not ``t``, or an offset that is less than its predecessor.
+    item. If there are no items, both lengths are the attribute ``least``. Each offset that is less
+    than its predecessor is a fault. There is one more fault if the first offset is not 0 or the
+    last offset is not ``t``.
     """
     offsets, least = node.inputs[0], i64(int(node.attrs["least"]))
     rows, items = i64(node.prims[0][0]), i64(offsets.shape[0]) - 1

@@ -97,7 +97,7 @@ class _Part:
         return start, self._bind("step", size / cast(count, self.dtype)), count
 
     def _between(self, places: Sequence[Expr]) -> Expr:
-        """Return the bilinear interpolation of four pixels; 0 if far outside the image."""
+        """Return the bilinear interpolation of four pixels; 0 below -1 or above the image size."""
         zero, one = self._f(0), self._f(1)
         outside: Expr = UNSET
         near = []

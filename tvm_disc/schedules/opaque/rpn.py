@@ -16,9 +16,11 @@ BOX_COST = 128
 
 
 def plan_proposals(node: Node) -> Plan:
-    """Return a plan that computes four corners and a score per box, ``[b, h * w * anchors, 5]``.
+    """Return a plan that computes the edges and the score of boxes, ``[b, h * w * anchors, 5]``.
 
-    Its inputs are scores ``[b, 2 * anchors, h, w]``, box deltas ``[b, 4 * anchors, h, w]``, image
+    The edges are left, top, right and bottom.
+
+    The inputs are scores ``[b, 2 * anchors, h, w]``, box deltas ``[b, 4 * anchors, h, w]``, image
     sizes ``[b, 3]`` and anchors ``[anchors, 4]``.
     """
     scores, anchors = node.inputs[0], node.inputs[3]
