@@ -288,7 +288,7 @@ def _reads(group: Group, plans: Sequence[Plan]) -> dict[str, str]:
     """Return lines that list the operands that are packed at build time, those that are packed in
     each call, and those that are read in place.
 
-    An operand that only some plans read so is followed by the names of these plans.
+    An operand that only some plans read in this way is followed by the names of these plans.
     """
     several = len({p.family for p in plans}) > 1
     reads = [(_name(p, several), found) for p in plans if (found := _reads_of(group, p))]
@@ -313,7 +313,10 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _reads_of(group: Group, plan: Plan) -> tuple[Read, ...]:
-    """Return how a plan reads its operands; a plan that tells only its packings has weights."""
+    """Return how a plan reads its operands.
+
+    If the plan does not list this, its packed constants are called weights.
+    """
     packs = any(node in group.constants for node in plan.packed)
     return plan.reads or ((Read("weights", AT_BUILD),) if packs else ())
 

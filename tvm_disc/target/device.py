@@ -14,7 +14,7 @@ class Costs:
 
     ``MEASURED`` holds the constants of an H100, from ``benchmarks/cuda_products.py``,
     ``cuda_bandwidth.py`` and ``cuda_launch.py``. ``_scaled`` estimates those of other architectures
-    from their clock and lanes.
+    from their GFLOP/s per multiprocessor.
 
     Latencies:
         launch: a launch of a kernel that follows another kernel.

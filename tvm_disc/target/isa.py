@@ -44,7 +44,7 @@ class Isa:
 
 
 def isa_of(target: Target) -> Isa:
-    """Return the vector width and register count of a TVM ``llvm`` target.
+    """Return the vector registers and instructions of a TVM ``llvm`` target.
 
     The target's mtriple, mcpu and mattr are read.
     """

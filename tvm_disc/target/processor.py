@@ -34,7 +34,8 @@ def processor_of(target: Target, here: bool = False) -> Processor:
     """Return the machine of a TVM ``llvm`` target.
 
     If ``here``, caches and cores are those of this machine. Otherwise, the caches are found by the
-    name of the processor, or by its vector registers if the name is unknown.
+    name of the processor, or by its vector registers if the name is unknown; the cores are then
+    those that share the last-level cache. The target's ``num-cores`` overrides the number of cores.
     """
     name, isa = str(target.attrs.get("mcpu", "")), isa_of(target)
     known = known_caches(name)

@@ -77,8 +77,8 @@ class CostModel:
         near_bytes, far_byte_ns: share of the second-level cache for one operand; cost per byte
             beyond.
         vendor_call_ns, vendor_elem_ns, vendor_fma_ns: cost of a BLAS call; per element of its
-            operands and result; per multiply-add. The default call cost is so high that none is
-            ever chosen.
+            operands and result; per multiply-add. The default cost of a call is so high that the
+            model never chooses one.
     """
 
     op_ns: float = 0.04

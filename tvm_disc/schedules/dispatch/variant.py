@@ -169,7 +169,7 @@ class Plan:
         tasks: number of independent tasks, an expression over the group's symbols.
         work: approximate cost of the kernel in plain operations.
         emit: emits the code of the tasks ``[lo, hi)`` into a :class:`Body`.
-        scratch_elems: elements of scratch for each concurrent task.
+        scratch_elems: elements of scratch of each concurrent part, which runs a range of tasks.
         packed: how to pack a constant parameter; parameters that are absent are not packed.
         skipped: number of elements of a packed parameter that precede this plan's layout.
         joins: whether a kernel may keep this plan's layout in addition to that of another family.
@@ -314,7 +314,7 @@ class Variant:
 
     @property
     def of_library(self) -> bool:
-        """Return whether a library of the device computes the variant."""
+        """Return whether the variant calls a library of the device (cuBLASLt)."""
         return self.plan.family == LIBRARY
 
     def __str__(self) -> str:
