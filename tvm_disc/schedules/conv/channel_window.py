@@ -1,10 +1,10 @@
-"""The *channel window* template: channels-last depthwise and grouped convolution and pooling.
+"""The *channel window* template: channels-last convolution and pooling, without im2col.
 
-A task is a row of outputs. A vector holds channels, so no lane is wasted by padding or strides: a
-tap is inside the input for all lanes or for none. A register tile is a few adjacent columns. It
-reads a tap's weights once for all columns, and an input column once for all windows that contain
-it. Rows of taps outside the input are skipped. Columns are tested for the padding only in tiles
-that cross an edge.
+A task is a row of outputs, or a part of its channels. A vector holds channels, so no lane is wasted
+by padding or strides: a tap is inside the input for all lanes or for none. A register tile is a few
+adjacent columns. It reads a tap's weights once for all columns, and an input column once for all
+windows that contain it. Rows of taps outside the input are skipped. Columns are tested for the
+padding only in tiles that cross an edge.
 """
 
 from __future__ import annotations

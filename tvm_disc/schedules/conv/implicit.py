@@ -1,8 +1,9 @@
 """Convolutions as implicit GEMMs: rows are output channels, columns are output pixels.
 
-Only one packed panel of the im2col matrix exists at a time. A panel row is filled run by run, where
-a run contains the columns in one row of output pixels. The part of a run inside the input is copied
-with the convolution's stride, and the rest is set to zero. No pixel needs a division or a test.
+Only the panels of the im2col matrix that a task reads exist at a time. A panel row is filled run by
+run, where a run contains the columns in one row of output pixels. The part of a run inside the
+input is copied with the convolution's stride, and the rest is set to zero. No pixel needs a
+division or a test.
 """
 
 from __future__ import annotations

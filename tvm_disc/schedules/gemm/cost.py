@@ -36,8 +36,8 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     """Return the nanoseconds that the register tiles of an m x n x k matmul take.
 
     A packed B may have one panel more than is counted here, see :func:`.layouts.panel_count`. With
-    the exact count, 26 of 4,644 choices change on a Zen 5, some from two threads to one. They then
-    take 1.19 times as long, 0.82 to 1.88.
+    the exact count, 26 of 4,644 choices change on a Zen 5, some from two threads to one. These 26
+    then take 1.19 times as long in the geometric mean, each 0.82 to 1.88 times.
     """
     m, n, k = sizes
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)

@@ -42,7 +42,7 @@ ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a mul
 
 
 def widths(lanes: int) -> tuple[int, ...]:
-    """Return the numbers of columns that can share a vector, ascending."""
+    """Return the possible widths of a vector in columns, ascending."""
     return tuple(w for w in (1, 2, 4, 8) if w < lanes)
 
 

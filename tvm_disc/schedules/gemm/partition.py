@@ -69,7 +69,7 @@ class Operand:
         load: ``load(b, g, o, k)`` is an element, where ``o`` is i for A and j for B. It must be
             pure: a copied A is evaluated once per group of panels, B once per range of tasks.
         matrices: number of matrices in ``packed``: item g of the batch reads matrix ``g %
-            matrices``. 0: one for each item.
+            matrices``. 0: one for each item. For B, 0 or 1.
         depth: K of the matrix in ``packed`` if item g of the batch reads its rows ``[g * k, (g + 1)
             * k)``; 0: the item reads all rows.
     """
@@ -260,9 +260,7 @@ class EvenBlocks:
 
 @dataclass(frozen=True)
 class TaskSpan:
-    """The tasks ``[lo, hi)`` of a range, and the groups of the row tiles from ``begin`` that they
-    cover.
-    """
+    """The tasks ``[lo, hi)`` to run; ``groups`` divides the row tiles from number ``begin`` on."""
 
     lo: Size
     hi: Size

@@ -65,7 +65,7 @@ class View(Protocol):
         """
 
     def refined(self, spec: GemmSpec) -> GemmSpec:
-        """Return ``spec`` with the layout of packed operands."""
+        """Return ``spec`` with the dot instruction and the layout of packed operands."""
 
     def fills(self, body: Body) -> dict[str, Callable[..., None]]:
         """Return functions that copy an operand faster than element by element, by role."""

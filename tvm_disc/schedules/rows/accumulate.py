@@ -2,9 +2,10 @@
 
 An :class:`Accumulator` has ``width`` lanes. Each lane holds the reduction of the values that were
 added to it. The error of floating-point sums is a few units in the last place for any length: a
-loop adds at most ``BLOCK`` vectors to one accumulator; then the lanes are added to a second level
-that keeps the rounding error of every addition (Knuth's TwoSum, as in the compensated sums of
-Neumaier 1974). NumPy's pairwise sum has blocks of 128 on eight lanes.
+loop adds a block of at most ``BLOCK`` vectors, or 64 single elements per lane, to one accumulator;
+then the lanes are added to a second level that keeps the rounding error of every addition (Knuth's
+TwoSum, as in the compensated sums of Neumaier 1974). NumPy's pairwise sum has blocks of 128 on
+eight lanes.
 
     lane k:  sum of x[k], x[k + width], ...
 """
@@ -103,7 +104,7 @@ class Accumulator:
         """Emit the code that ends all blocks; single steps may follow."""
 
     def absorb(self, other: Accumulator) -> None:
-        """Emit the addition of a wider accumulator of the same reduction to this one."""
+        """Emit the combination of this accumulator with a wider one of the same reduction."""
         part = lane_index(self.width)
         pieces = [
             other.cells[ramp(i64(k), self.width) if self.width > 1 else i64(k)]
