@@ -13,7 +13,11 @@ from tvm_disc.typing import Expr
 
 
 def plan_pool_grad(node: Node) -> Plan:
-    """Return a plan that adds each window's gradient ``[n, c, oh, ow]`` to ``[n, c, h, w]``."""
+    """Return a plan that adds each window's gradient ``[n, c, oh, ow]`` to ``[n, c, h, w]``.
+
+    With ``average``, it is divided among the window's elements; otherwise, the largest element gets
+    it.
+    """
     outer = node.shape[:2]
     taps = node.attrs["pool_size"][0] * node.attrs["pool_size"][1]
 

@@ -21,7 +21,7 @@ CUBIC = -0.75
 def plan_sample(node: Node) -> Plan:
     """Return a plan that samples ``x[b, c, ...]`` at ``places[n, rank, m]``: ``[n, c, m]``.
 
-    A task is one sampled position. A third operand holds the batch index ``b`` of each entry ``n``.
+    A task is one sampled position. An optional third operand holds the batch index of each entry.
     Outside the image, the border mode selects the value 0 (``zeros``), the nearest pixel
     (``edge``), or a ``reflection`` about the centers of border pixels (``corners``) or about their
     outer edges.

@@ -112,7 +112,7 @@ class _State:
             self.block.store(self.words, k, value)
 
     def _walk(self) -> None:
-        """Emit a one bit at the end of the path."""
+        """Emit code that sets the bit at the end of the path."""
         w = self.words
         for k in (4, 5):
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))

@@ -26,7 +26,7 @@ FETCH_TILES = 2  # prefetch distance in tiles
 
 
 class TileSide(NamedTuple):
-    """Tiles along a side of ``size`` elements; the first starts ``before`` elements too early."""
+    """Tiles along a side of ``size`` elements; the first one begins at ``-before``."""
 
     size: Expr
     before: Expr

@@ -49,7 +49,7 @@ FEWEST_LANES = 4  # smallest number of lanes of a register with which tiles are 
 
 
 def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork | WhyNot:
-    """Return the axes that a group moves, if all its permutations and outputs agree."""
+    """Return the permutations of a group; a WhyNot if no plan with tiles can compute them."""
     moves = [n for n in group.nodes if n.op == "relax.permute_dims" and _moves_last(n)]
     if not moves:
         return WhyNot("transpose", "it requires a permutation that moves the last axis")
