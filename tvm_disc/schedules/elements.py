@@ -190,7 +190,7 @@ def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def slice_bounds(node: Node) -> list[tuple[int, Expr, Expr]]:
-    """Return (axis, begin, stride) for each axis of a ``strided_slice``.
+    """Return (axis, begin, stride) for each sliced axis of a ``strided_slice``.
 
     ``begin`` is clamped as in NumPy, unless the operator assumes that it is in bounds.
     """

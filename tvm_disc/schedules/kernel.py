@@ -1,4 +1,4 @@
-"""Kernels: one function per variant of a group, and the driver that picks and runs one.
+"""Kernels: the functions of a group's variants, and the driver that picks and runs one.
 
 A template emits the body for a range ``[lo, hi)`` of its independent tasks. This module emits what
 all templates have in common: parameters, symbolic dims, scratch memory, the choice of a variant and

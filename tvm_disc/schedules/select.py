@@ -322,7 +322,7 @@ def _reads_of(group: Group, plan: Plan) -> tuple[Read, ...]:
 
 
 def _name(plan: Plan, several: bool) -> str:
-    """Return the algorithm of a plan, after its family if there are ``several``."""
+    """Return the family of a plan without algorithm, else its algorithm; both if ``several``."""
     algorithm = plan.knobs.to_json().get("algorithm")
     if algorithm is None:
         return plan.family

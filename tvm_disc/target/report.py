@@ -63,9 +63,9 @@ class _Level:
 
 
 def _from_levels(levels: dict[int, _Level]) -> Caches:
-    """Return the description from sysfs; the number of cores is that of first-level caches.
+    """Return the caches that sysfs describes.
 
-    All hardware threads of a core share its first-level cache.
+    Cores are counted by first-level caches, which all hardware threads of a core share.
     """
     first, last = levels[1], levels[max(levels)]
     second = levels.get(2, last)

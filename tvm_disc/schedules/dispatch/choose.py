@@ -26,7 +26,7 @@ from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tir.index import mul, product
 from tvm_disc.typing import Expr
 
-# in elements; dims are not sampled where the operands and results exceed this
+# in elements; dims are not sampled if the operands and results have more elements in total
 LARGEST_TENSOR = 1 << 28
 # The analytical model is imprecise, so a variant or split must save clearly more than with records.
 UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)

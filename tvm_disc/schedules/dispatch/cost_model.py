@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tvm_disc.target.processor import Processor
 
 ACROSS_TILES = 32
-# Fields that a fit to measured times keeps: choices of code at compile time, whose alternative has
-# no measured time, and margins for what the model does not see.
+# Fields that a fit to measured times does not change: choices of code at compile time, whose
+# alternative has no measured time, and margins for effects that the model does not contain.
 NOT_FITTED = (
     "stride_cycles",
     "keep_ops",

@@ -1,8 +1,9 @@
 """Decision trees over the features of a group, with conversion to text and JSON.
 
-b*s < 48 ?
-  yes: loop(), serial
-  no: loop(), 2 threads
+if b*s < 48:
+  loop(), serial
+else:
+  loop(), 2 threads
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
 
 
 def merged(tree: Tree) -> Tree:
-    """Return an equivalent tree without splits between equal branches."""
+    """Return an equivalent tree without splits between equal branches.
+
+    Two splits of one feature with equal lower branches become one split.
+    """
     if isinstance(tree, Leaf):
         return tree
     below, rest = merged(tree.below), merged(tree.rest)
