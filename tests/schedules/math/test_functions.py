@@ -94,7 +94,7 @@ def test_accuracy_vectorized_loop(name: str) -> None:
 @pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_v2)])
 @pytest.mark.parametrize("name", CORE)
 def test_accuracy_under_reassociation(name: str, mcpu: str | None) -> None:
-    """Reduction kernels are compiled with these flags, and hold these functions."""
+    """A target may set these flags."""
     flags = {f"fast-math-{f}": True for f in ("reassoc", "contract", "nsz")}
     module = bench.build(functions.MATH[name], bench.host_target(mcpu, **flags))
     check(name, module, signed_zero=False)

@@ -548,7 +548,7 @@ def has_close_rows(spec: GemmSpec, tile: GemmTile) -> bool:
 
 
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Return whether kernels store ``direct``: all vectors are full, or stores can be masked."""
+    """Return whether kernels store to ``direct``: vectors are full, or stores can be masked."""
     if spec.direct is None:
         return False
     itemsize = tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8

@@ -8,12 +8,12 @@ straight-line code::
     f = b.let("f", b.x - b.c(1.0))
     return b.done(b.fma(f, f, b.x))  # Let(x, .., Let(f, .., fma(f, f, x)))
 
-Two rules keep the bodies correct under ``fast-math-reassoc`` / ``-nsz`` / ``-contract``, which
-reduction kernels set. First, an error-free step (Cody-Waite reduction, ``2^-k - 1``) is always an
-``fma`` call, which LLVM does not re-associate. Second, scaling by a power of two is an integer
-addition to the exponent field, never a product of two factors. ``fma`` lowers to ``llvm.fmuladd``:
-one instruction if the target has it, otherwise a multiplication and an addition. No function needs
-the single rounding to meet its bound.
+Two rules keep the bodies correct under ``fast-math-reassoc`` / ``-nsz`` / ``-contract``, which a
+target may set. First, an error-free step (Cody-Waite reduction, ``2^-k - 1``) is always an ``fma``
+call, which LLVM does not re-associate. Second, scaling by a power of two is an integer addition to
+the exponent field (only :mod:`.fused` multiplies by two powers). ``fma`` lowers to
+``llvm.fmuladd``: one instruction if the target has it, otherwise a multiplication and an addition.
+No function needs the single rounding to meet its bound.
 
 TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and rewrites ``not x <
 y`` to ``y <= x``. Conditions are therefore written so that NaN makes them false, and are never
