@@ -1,1 +1,1 @@
-"""Convolutions as implicit GEMMs, and windows: depthwise convolution and pooling."""
+"""Templates of convolutions (implicit and pixel GEMM, Winograd, windows) and of pooling."""

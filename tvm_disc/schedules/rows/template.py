@@ -258,7 +258,7 @@ class _Rows:
             Single(self.work, body, outer, (), 1).emit()
 
     def values_at_once(self) -> bool:
-        """Return whether per-row values of several rows can be a vector without divisions."""
+        """Return whether several rows' per-row values can be a vector, without vector divisions."""
         body = _dry_body(self.group, self.solver)
         try:
             RowGroups(self.work, body, True).emit()
