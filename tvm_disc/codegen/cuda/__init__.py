@@ -1,8 +1,8 @@
 """Programs whose kernels run on an NVIDIA GPU.
 
 ========== =====================================================================================
-target     parsing of ``target="cuda"``
 source     device functions as CUDA C
+tensor     PTX instructions that device functions use for tensor cores
 nvrtc      compilation of CUDA C by NVIDIA's run-time compiler
 image      machine code of several architectures, appended to the program's constants
 calls      calls of driver functions by address, as imported LLVM code
@@ -15,5 +15,6 @@ card       the GPU of this machine, which keys measured times
 launch     operations of a call on the device: launches, memory, copies, new tensors
 ========== =====================================================================================
 
-A saved program contains all of this as compiled code. It loads the driver in its first call.
+``source``, ``tensor`` and ``nvrtc`` are used only by builds, and ``card`` only in Python. A saved
+program contains everything else as compiled code. It loads the driver in its first call.
 """

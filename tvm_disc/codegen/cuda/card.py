@@ -1,4 +1,4 @@
-"""The GPU of this machine; the driver's name of the GPU is the key of measured times."""
+"""The GPU of this machine; its name and architecture are the key of measured times."""
 
 from __future__ import annotations
 

@@ -59,9 +59,9 @@ from tvm_disc.typing import Buffer, Expr
 NODE, FORGET, BUILD, DROP_GRAPHS = (
     GlobalVar(f"tvm_disc_graph_{name}") for name in ("node", "forget", "build", "drop")
 )
-# Words of a graph: time of the last use, or 0; the driver's handles; the workspace and its size; an
-# event after the last node; the array of nodes (the tape), its length and capacity; whether the
-# nodes differ from the executable graph. The key follows.
+# Words of a graph: number of the last use, or 0 for an empty record; the driver's handles; the
+# workspace and its size; an event after the last node; the array of nodes (the tape), its length
+# and capacity in words; whether the nodes differ from the executable graph. The key follows.
 USED, EXECUTABLE, HANDLE, WORKSPACE, BYTES, EVENT, TAPE, LENGTH, ROOM, CHANGED, KEY = range(11)
 # Words of a node on the tape: handle, function, blocks, threads (with the bytes of shared memory in
 # the high half), number of arguments. The arguments follow.
@@ -342,8 +342,8 @@ def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
 
 
 def _forget() -> Any:
-    """Return ``forget(state, graph)``, which waits for the launches of a graph and frees all memory
-    that the graph owns.
+    """Return ``forget(state, graph)``, which removes a graph and frees all memory that it owns.
+    Device memory is freed in stream order, after the graph's last launch on any stream.
     """
     state_ptr, address = words("state"), tirx.Var("graph", "int64")
     block = Block()

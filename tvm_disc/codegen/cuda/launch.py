@@ -251,7 +251,7 @@ def _trim(graphs: bool) -> Any:
 
 
 def _close(slot: object) -> Any:
-    """Return the function ``()``, which waits for all work and then frees graphs and constants.
+    """Return the function ``()``, which frees graphs, waits for all work, and frees the constants.
 
     No call may run concurrently. The code stays loaded, because it frees the results that still
     exist.

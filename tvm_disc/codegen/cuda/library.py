@@ -108,8 +108,8 @@ class _Tries:
 
 
 def _product() -> Any:
-    """Return ``product(record, fields, out)``, which computes a matmul. In calls with a CUDA graph
-    it does nothing, and the generated kernels compute the matmul.
+    """Return ``product(record, fields, out)``, which computes a matmul. It does nothing without the
+    library and in calls with a CUDA graph: the generated kernels then compute the matmul.
     """
     address, fields_ptr, out_ptr = tirx.Var("record", "int64"), words("fields"), words("out")
     block = Block()

@@ -21,7 +21,7 @@ OPTIONS = ("--std=c++17", "-default-device", "--fmad=true", "-w")
 
 @dataclass(frozen=True)
 class Image:
-    """Code for one architecture: machine code, or PTX, which newer architectures also run."""
+    """Code for one architecture: machine code, or PTX if ``portable``, for newer architectures."""
 
     architecture: int
     portable: bool

@@ -159,7 +159,7 @@ def _divisions(body: str) -> list[str]:
 
 
 def _wrapping(body: str) -> list[str]:
-    """Return the definitions of the functions of ``tir/integers.py`` that a text calls."""
+    """Return the definitions of the wrapping functions that a text calls (``tir/integers.py``)."""
     lines = []
     for kind, unsigned, dtype in sorted({m.groups() for m in _WRAPPING.finditer(body)}):
         name, result = f"disc_wrap_{kind}_{unsigned}{dtype}_v1", f"{unsigned}{dtype}_t"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 
 PREFIX = "disc_tensor_"
-# Parts of a name: dtype, columns, whether A is stored along rows, whether B is stored along
-# columns.
+# Parts of a name: dtype, columns, and for A and B whether they are not contiguous along k.
 _GROUP = re.compile(r"disc_tensor_group_multiply_(bfloat16|float16)_(\d+)_([01])([01])\b")
 _KINDS = {"bfloat16": "bf16", "float16": "f16"}
 _DESCRIPTOR = r"""
@@ -25,8 +24,9 @@ DISC_DEVICE uint32_t disc_tensor_room() {
 DISC_DEVICE void disc_tensor_group_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Rows of 128 bytes, of which chunk c of row r is stored at c ^ r % 8; eight rows are 1024 bytes
-// from the next eight, and a block of 64 elements is 8192 from the next.
+// The descriptor of a matrix with rows of 128 bytes and a 128-byte swizzle: chunk c of row r, of 16
+// bytes, is stored as chunk c ^ (r % 8). The stride of groups of eight rows is 1024 bytes, that
+// of blocks of 64 elements 8192 bytes.
 DISC_DEVICE uint64_t disc_tensor_group_place(uint32_t at) {
   return (uint64_t)((at & 0x3ffff) >> 4) | 512ull << 16 | 64ull << 32 | 1ull << 62;
 }
