@@ -77,7 +77,9 @@ def emit_levels(
 def with_device_code(
     section: np.ndarray, machines: Sequence[Machine]
 ) -> tuple[np.ndarray, Placed | None]:
-    """Return the constants; for a GPU program, the constants followed by the GPU code."""
+    """Return the constants and None; for a GPU program, the constants followed by the GPU code, and
+    the location of that code.
+    """
     machine = machines[0]
     if machine.device is None:
         return section, None
@@ -138,10 +140,11 @@ def graphs_of(versions: Sequence[Program]) -> Graphs | None:
 
 
 def is_small(kernel: Kernel) -> bool:
-    """Return whether a kernel processes few elements for all dims, so that its call would take
-    longer than its work.
+    """Return whether all operands and results of a kernel have static shapes of at most ``SMALL``
+    elements.
 
-    Examples are loop counters and conditions. These kernels are inlined into the calling code.
+    Examples are loop counters and conditions. Their calls would take longer than their work, so
+    these kernels are inlined into the calling code.
     """
     nodes = (*kernel.params, *kernel.outputs)
     sizes = [static_dim(product(node.shape)) for node in nodes]

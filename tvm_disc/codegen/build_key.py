@@ -1,8 +1,9 @@
 """Cache key of a build from a file: builds with equal keys produce equal programs.
 
 The key covers all inputs of a build: the file and its external data, arguments, target and machine,
-versions of packages, and the compiler's own source. A build whose inputs cannot be hashed (user
-passes or templates, dumps, modules in memory) has no key and is not cached.
+versions of packages, and the compiler's own source. A build has no key, and is not cached, if an
+input cannot be hashed (user passes, templates or instruments; modules in memory), or if the build
+must run (dumps, debug output, verification).
 """
 
 from __future__ import annotations

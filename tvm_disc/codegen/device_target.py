@@ -22,11 +22,13 @@ _ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
 def split_target(target: Any) -> tuple[Device | None, Any]:
     """Return the device of a target, which is None for CPU targets, and the target of the host.
 
-    A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a dict of kind ``cuda``, or a TVM target.
-    The ``host`` of the target is the CPU, by default the CPU of this machine.
+    A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a tag such as ``nvidia/nvidia-h100``, a
+    dict of kind ``cuda`` or with a tag, or a TVM target. The ``host`` of the target is the CPU. By
+    default it is None, or the CPU of this machine if ``DISC_TARGET`` is a GPU.
 
     Raises:
-        Unsupported: the target has an unknown architecture or option.
+        Unsupported: the target has an unknown architecture, option or tag, or is a list that
+            contains a GPU.
     """
     if target is None:
         current = tvm.target.Target.current(allow_none=True)
@@ -51,7 +53,7 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
 
 def _tagged(target: object) -> object:
     """Return TVM's target for a tag such as ``nvidia/nvidia-h100``, with the given host if there is
-    one.
+    one. Any other target is returned unchanged.
     """
     name = target.get("tag") if isinstance(target, dict) else target
     if not isinstance(name, str) or not name.strip().startswith(_VENDOR):

@@ -27,8 +27,10 @@ _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
 def own_name(level: int | str, name: str) -> str | None:
-    """Return the symbol in the library for a name that the objects of a level or of another part
-    define; None keeps the name.
+    """Return the library's symbol for a name that an object defines; None if the name is kept.
+
+    Args:
+        level: the number of the object's level, or the name of another part, such as ``threads``.
     """
     return None if name.startswith(_CONTEXT) else f"disc_{level}_{name}"
 
@@ -112,7 +114,8 @@ typedef struct {
 static const Set kSets[] = {
   %s
 };
-/* The registers of a leaf, asked for once: the host of a virtual machine answers, slowly. */
+/* The registers of a leaf. They are cached, because CPUID traps to the hypervisor in a virtual
+   machine, which is slow. */
 static const uint32_t* Leaf(uint32_t leaf, uint32_t subleaf) {
   static struct { uint32_t leaf, subleaf, r[4]; } known[16];
   static int count = 0;
@@ -193,7 +196,7 @@ static const int8_t kNeeds[]{needs};
 static const char* const kPlainNames[] = {{{plain_names}}};
 static const int8_t kPlainNeeds[]{plain_needs};
 
-/* Why a level does not run here; the last one speaks of all of them. */
+/* The reason why each level does not run here, or ""; the last text covers all levels. */
 static char why[kLevels + 1][kRoom];
 static int best = -1;
 
@@ -245,7 +248,8 @@ static int Hidden(const char* name) {{
 
 static int Lacks(int set) {{ return Hidden(kSets[set].name) || !Reported(&kSets[set]); }}
 
-/* Adds what is missing to a text; 0 where nothing is. */
+/* Appends the names of the missing instruction sets to `text`, unless it is NULL; returns their
+   number. */
 static int Missing(const int8_t* needs, char* text) {{
   int found = 0;
   for (; *needs >= 0; ++needs) {{

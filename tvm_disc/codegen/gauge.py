@@ -24,7 +24,10 @@ def sums(isa: Isa) -> int:
 
 
 def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
-    """Emit ``turns`` iterations of multiply-adds over ``sums(isa)`` vectors at ``data``."""
+    """Emit ``turns`` iterations of one multiply-add on each of ``sums(isa)`` vector accumulators.
+
+    All accumulators start as the first vector at ``data``, and are stored in sequence at ``data``.
+    """
     lanes = isa.lanes_f32
     memory = block.declare("data_", data, "float32")
     vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(sums(isa))]

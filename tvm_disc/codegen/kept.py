@@ -64,7 +64,7 @@ def kept(
 
     Args:
         emitted: returns the TIR for the target of an index; called only if the user requests the
-            code as text.
+            code as text, or if linking fails.
     """
     found = store.get_large(key)
     if found is None:

@@ -49,7 +49,7 @@ class Helper:
         self._target: bytes | None = tvm.ir.save_json(target).encode()
 
     def object_of(self, lowered: object) -> bytes | None:
-        """Return the object of a module; None if the process failed and cannot be used again."""
+        """Return the object of a module; None if LLVM rejected the module or the process failed."""
         source, sink = self._process.stdin, self._process.stdout
         assert source is not None and sink is not None
         told = tvm.ir.save_json(lowered).encode()

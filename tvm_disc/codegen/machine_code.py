@@ -74,7 +74,7 @@ class MachineCode:
 
     @cached_property
     def _whole(self) -> Module:
-        """The code as one LLVM module, without linker; used if linking fails."""
+        """The code as one LLVM module, without linker; used if linking fails, and for its text."""
         return compile_tir(self.emitted().module, self.target)
 
     def write(self, folder: Path, stem: str) -> list[Path]:

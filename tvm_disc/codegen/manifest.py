@@ -30,7 +30,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr, Var
 
-EXAMPLE = 64  # size, at which times are predicted, of a dim without likely values
+EXAMPLE = 64  # size of a dim without likely values, for predicted times
 
 if TYPE_CHECKING:
     from tvm_disc.errors import WhyNot
@@ -105,7 +105,9 @@ def _constants(program: Program) -> dict[str, int]:
 
 
 def _operands(kernel: Kernel) -> dict[str, object]:
-    """Return the tensors that a kernel reads, each with whether it is constant, and writes."""
+    """Return the operands of a kernel, each with whether it is constant, and the tensors that the
+    kernel writes.
+    """
     constants = kernel.group.constants if kernel.group is not None else ()
     return {
         "operands": [(_tensor(p), p in constants) for p in kernel.params],
@@ -150,10 +152,11 @@ class _Calls:
 def predicted(program: Program, solver: Solver, machine: Machine) -> dict[str, object]:
     """Return the predicted times of a call's kernels on several numbers of threads.
 
-    Entries: ``threads``; ``dims``, the sizes for which the times hold; ``wake_ns``; and by the
-    name of a kernel the number of its calls, the sum of their nanoseconds for each number of
-    threads, and the task counts of the longest call. Kernels inside loops and branches count once.
-    Kernels whose sizes depend on run-time values are absent. {} for a GPU.
+    Entries: ``threads``, the numbers of threads; ``dims``, the sizes for which the times hold;
+    ``wake_ns``; and ``kernels``. The latter maps the name of a kernel to the number of its calls,
+    the sum of their nanoseconds for each number of threads, and the duration and task counts of the
+    longest call. Kernels inside loops and branches count once. Kernels whose sizes depend on
+    run-time values are absent. {} for a GPU.
     """
     if machine.device is not None:
         return {}
@@ -191,7 +194,7 @@ def predicted(program: Program, solver: Solver, machine: Machine) -> dict[str, o
 
 
 def _steps(region: Region) -> Iterator[Define | Launch]:
-    """Yield the definitions and kernel calls of a region in order, also of inner regions."""
+    """Yield the definitions and kernel calls of a region and its inner regions, in order."""
     for step in region.instructions:
         if isinstance(step, Define | Launch):
             yield step

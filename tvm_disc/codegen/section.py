@@ -18,7 +18,8 @@ from tvm_disc.support.processor import cores
 if TYPE_CHECKING:
     from tvm_disc.schedules.packing import Form, Packing
 
-LARGE = 64 << 20  # bytes of weights from which `release`, which takes about 0.1 s, is called
+# Minimum bytes of a batch of constants, and of weights for which `release` is worth its 0.1 s.
+LARGE = 64 << 20
 
 
 def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, list[int]]:
@@ -48,7 +49,7 @@ def layout_constants(constants: Sequence[ProgramConstant]) -> tuple[np.ndarray, 
 def _batches(
     places: Sequence[tuple[ProgramConstant, int]],
 ) -> Iterator[list[tuple[ProgramConstant, int]]]:
-    """Yield the constants in order, in parts of about ``LARGE`` bytes."""
+    """Yield the constants in order, in batches that end when they have ``LARGE`` bytes."""
     batch: list[tuple[ProgramConstant, int]] = []
     total = 0
     for place in places:

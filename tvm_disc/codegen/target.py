@@ -85,8 +85,8 @@ def resolve_targets(target: TargetLike = None) -> list[Target]:
 
 
 def level_of(target: Target) -> processor.Level:
-    """Return the level of a resolved target, whose name saved programs and users use for the
-    target.
+    """Return the level of a resolved target. Saved programs and users refer to the target by the
+    level's name.
     """
     own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
     name = " ".join([str(target.attrs.get("mcpu") or "generic"), *own])
@@ -118,8 +118,8 @@ def resolve_target(target: TargetLike = None) -> Target:
     """Return a TVM target for None (this machine), a string, a dict or a target.
 
     A string is the classic form with options, JSON, or the name of a CPU; ``-mcpu=native`` is this
-    machine's CPU. For None, the environment variable ``DISC_TARGET`` overrides the default, for
-    instance by ``llvm -mcpu=x86-64-v3``.
+    machine's CPU. For None, TVM's current target or else the environment variable ``DISC_TARGET``,
+    such as ``llvm -mcpu=x86-64-v3``, overrides the default.
 
     Raises:
         Unsupported: the target is not an LLVM CPU target, or LLVM does not know it.

@@ -1,4 +1,4 @@
-"""TVM's calling convention: struct fields, type codes, names of entry points."""
+"""TVM's calling convention: struct fields, type codes, and expressions of addresses and dims."""
 
 from __future__ import annotations
 

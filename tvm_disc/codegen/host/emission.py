@@ -69,7 +69,7 @@ class Emission:
             users, else 0; None in code that runs while the call is not counted.
         profile: address of the record of a timed call, or 0.
         device: whether tensors and kernels are on a GPU.
-        record: for GPU calls, the argument of launches: the state, and whether a launch failed.
+        record: for GPU calls, the record of the call (``host/device.py``), which launches receive.
         graph: whether the call has a CUDA graph that is not launched yet.
         fail: emits an exit with the error that was raised; the exit frees all allocations.
     """

@@ -286,7 +286,7 @@ class Regions:
 
     def _number(self, size: Expr) -> Expr:
         """Return a variable that holds a size. An expression that several launches share is
-        computed once, in the outermost open region that used it first.
+        computed once, in the open region that used it first.
         """
         if isinstance(size, int | tirx.IntImm | tirx.Var):
             return i64(size)

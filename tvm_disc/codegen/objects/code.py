@@ -81,7 +81,7 @@ class Errors:
 
 
 class ObjectCode:
-    """Emits instructions on boxed values. ``heap`` is None in programs without boxed values.
+    """Emits instructions on boxed values. ``heap`` is None while the emitted code has no heap.
 
     Args:
         functions: the global variables of host functions.
@@ -378,8 +378,7 @@ class ObjectCode:
         for k, box in enumerate(instruction.boxes):
             self.block.store(self.regs, Reg.RESULTS + k, self.boxes[box])
 
-    # -- inputs and results
-    # ----------------------------------------------------------------------------
+    # -- inputs and results --------------------------------------------------------------------
 
     def _decode(self, instruction: Decode) -> None:
         out = self.block.alloc("out", 1, "int64")

@@ -315,8 +315,7 @@ class ObjectLowerer:
         if not _ended(region):
             region.boxes = [self.boxes(v) for v in leaves(result)]
 
-    # -- inputs and results of the program
-    # -------------------------------------------------------------
+    # -- inputs and results of the program -----------------------------------------------------
 
     def input_box(self, param: Var, position: int) -> tuple[list[StoredTensor], Box]:
         """Add an input in flat form, which is two tensors, and the instruction that decodes it;

@@ -269,7 +269,7 @@ class Signature:
     """The entry function's tensors: (name, shape, dtype) in order."""
 
     inputs: list[tuple[str, tuple[Expr, ...], str]]
-    outputs: Any  # nested tuples of (shape, dtype)
+    outputs: Any  # (shape, dtype) of each result, flattened
 
 
 @dataclass

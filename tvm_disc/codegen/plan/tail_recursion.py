@@ -94,7 +94,9 @@ def loop_form(func: TVMFunction, gv: GlobalVar) -> tuple[list[Expr], Expr, list[
 
 
 def only_repacks(binding: Binding) -> bool:
-    """Return whether a binding only takes a tuple apart, constructs one, or renames a value."""
+    """Return whether a binding only takes a tuple apart, constructs one, renames a value, or is a
+    ``match_cast``.
+    """
     if isinstance(binding, relax.MatchCast):
         return True
     kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)

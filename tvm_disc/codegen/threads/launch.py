@@ -5,10 +5,11 @@ left. Then it waits for the parts that workers have claimed.
 
 Offering parts to a spinning worker costs almost nothing. Waking a worker costs the caller
 microseconds. If a worker is preempted while it runs a part, the caller waits for up to a time
-slice. Both costs are limited by backoff. The pause between wakes doubles until workers have saved
-more time than the last wake took. After a wait for a preempted worker, launches use only the
-calling thread for the time of the wait, times a factor. The factor doubles if workers saved less
-than this time since the previous wait, and is halved for each multiple of the time that they saved
+slice. Both costs are limited by backoff. The pause between wakes doubles with each wake, and is
+reset to its minimum if workers have saved more time since the previous wake than that wake took.
+After a wait for a preempted worker, launches use only the calling thread for the time of the wait,
+times a factor. Let ``saved`` be the time that workers have saved since the previous such wait. The
+factor doubles if ``saved`` is less than the wait, and is halved ``saved // wait`` times otherwise
 (exponential backoff, as for collisions on a shared medium: Metcalfe and Boggs, 1976). A rare
 disturbance therefore costs about the time that it lasts, and a core that is always busy costs a
 small fraction of the run time.
