@@ -123,7 +123,8 @@ def number_of(levels: Sequence[Level], wanted: str | None) -> int:
 
 
 def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str]:
-    """Return lines about a program's levels: which one runs, and what the others require.
+    """Return lines about a program's levels: which one runs, and which instruction sets the others
+    lack here. Empty if there is only one level.
 
     Args:
         running: index of the selected level; None takes the best that this processor supports.

@@ -227,7 +227,7 @@ class Executable:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
         Results are NumPy arrays, PyTorch tensors or JAX arrays if the first input is one, otherwise
-        TVM tensors; results are never copied.
+        TVM tensors. They are copied only from a GPU to NumPy arrays.
 
         Args:
             out: tensors to write the results into, nested like the results; returned unchanged.
@@ -272,7 +272,7 @@ class Executable:
     def bind(self, /, *args: Argument, **kwargs: Argument) -> Callable[[], Any]:
         """Return a function that calls the program on these arguments and returns TVM tensors.
 
-        Inputs that are donated or no contiguous tensors are copied once, by this method.
+        This method copies inputs that are donated or not contiguous, and calls the program once.
         """
         given = _preserved(self._manifest, self._flat(args, kwargs))
         self._general(given)  # binds the machine code and reports invalid arguments

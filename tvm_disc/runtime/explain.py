@@ -322,8 +322,8 @@ def _notes(kernel: Manifest, known: Sequence[Mapping[str, int]]) -> Iterator[str
 
 
 def _is_told_elsewhere(key: str, value: str, variants: str) -> bool:
-    """Return whether the heading of the kernel, another section or a parameter of each variant says
-    what a note says, or the note says that there is nothing.
+    """Return whether a note is redundant: the kernel's heading, another section or the parameters
+    of the variants contain its information, or its value is ``none``.
     """
     return (
         key == "template"

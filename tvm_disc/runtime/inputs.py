@@ -315,7 +315,8 @@ def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dic
     """Return the dims of a signature by name, from the shapes of inputs.
 
     Raises:
-        BadInput: a shape is missing, unknown, of the wrong rank, or not a sequence of sizes.
+        BadInput: a shape is missing, unknown, not a sequence of sizes, or has a wrong rank or a
+            wrong size of a static dim.
     """
     if not isinstance(shapes, Mapping):
         raise BadInput(

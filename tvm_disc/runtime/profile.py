@@ -22,7 +22,7 @@ COLUMNS = (
     *("GB/s", "GFLOP/s", "limit", "of limit", "variant"),
 )
 LIMITS = {"arithmetic": "arithmetic", "memory": "reads and writes of memory", "launch": "launches"}
-BUSY_CORES = 0.5  # the machine was busy if other processes used more cores than this
+BUSY_CORES = 0.5  # the machine was busy if other processes used at least this number of cores
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Line:
         bytes: bytes that must be moved.
         flops: number of operations.
         limit: the resource that limits the kernel on this machine: ``arithmetic``, ``memory``, or
-            ``launch`` for calls of about a microsecond or less; empty if the machine's limits are
-            not known.
+            ``launch`` for calls shorter than ``LAUNCH_US``; empty if the machine's limits are not
+            known.
         of_limit: the minimum time that ``limit`` permits, divided by the measured time.
     """
 

@@ -126,8 +126,8 @@ def accepted(array: Array, tolerance: float) -> float:
 def difference(found: Array, expected: Array) -> float:
     """Return the largest difference relative to the largest element of ``expected``.
 
-    Infinity if shapes or dtypes differ, if an integer differs, or if NaN or infinities are at
-    different positions.
+    Infinity if shapes or dtypes differ, if an integer differs, if NaN or infinities are at
+    different positions, or if ``found`` differs and ``expected`` has no finite element except 0.
     """
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return np.inf

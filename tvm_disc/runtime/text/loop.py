@@ -92,10 +92,11 @@ class CompiledLoop:
         )
 
     def run(self, most: int) -> Array:
-        """Return the next tokens, ``int64[n, batch]`` with ``n`` from 1 to ``most``.
+        """Return the next tokens, ``int64[n, batch]`` with ``n`` at most ``most``.
 
-        ``n`` is less than ``most`` if all rows end, or if a step after the first fails. The next
-        call repeats the failed step and raises its error.
+        ``n`` is less than ``most`` if all rows end, or if a step fails. The next call raises the
+        error of the failed step. If the first step of a call fails, the step is repeated from
+        Python; ``n`` is 0 if it succeeds then.
 
         Raises:
             BadInput: the logits contain NaN.
