@@ -102,7 +102,8 @@ def read_description(path: Path, file: IO[bytes]) -> tuple[dict[str, object], Tr
     """Return the manifest and the trailer, both checked; the library is not read.
 
     Raises:
-        ArtifactError: the file is not a saved program, or is incomplete.
+        ArtifactError: the file is not a saved program, or is incomplete, or its manifest is
+            damaged.
     """
     size = file.seek(0, os.SEEK_END)
     trailer = _trailer(path, file, size)

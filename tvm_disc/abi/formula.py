@@ -81,7 +81,8 @@ def value_of(node: ast.expr, dims: Mapping[str, int | None]) -> Any:
     """Return the value of a parsed formula over dims.
 
     Raises:
-        ValueError: the formula contains an operation other than arithmetic.
+        KeyError: the formula contains an unknown dim, operator or function.
+        ValueError: the formula contains an expression other than arithmetic.
         ZeroDivisionError: the formula divides by zero, or reads a value that is None.
     """
     if isinstance(node, ast.Constant):

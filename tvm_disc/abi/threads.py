@@ -6,8 +6,8 @@ workers.
 
 A slot holds one launch. Its ticket is a word of ``generation, next part, parts`` (32, 16, 16 bits).
 A thread claims a part by an atomic update of this word only. A slot becomes free when all its parts
-are done. Generations do not repeat, so a late worker finds no part to claim, and accesses no other
-memory of the slot.
+are done. A generation repeats only after 2^32 launches, so the claim of a late worker fails, and
+the worker does not use the other words of the slot.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 # load programs of several versions.
 NAME = "tvm_disc.threads.2"
 
-# Words of the home: code of workers and of launches, and the process that owns the pool. The latter
-# is used if the system does not zero the pool after a fork.
+# Words of the home: the code of workers, the process that owns the pool (used only if the system
+# does not zero the pool after a fork), and the code of launches.
 WORKER, PROCESS, LAUNCH_CODE = 0, 1, 2
 # alignment of the pool: pages have up to 64 KiB
 PAGE_BYTES = 1 << 16
@@ -32,8 +32,9 @@ SPINNING, PARKED = 32, 33  # workers that poll SIGNAL, and workers that sleep
 ACTIVE = 40  # active calls of programs
 STARTED = 41  # number of workers that have a record
 BLIND = 42  # set if the system does not report affinity
-# In nanoseconds: earliest time of the next wake, the pause after it, and the time until which
-# launches use only the calling thread; then the factor of the next duration of this kind.
+# In nanoseconds: earliest time of the next wake, the pause before it, and the time until which
+# launches use only the calling thread; then the factor of the latest such duration, and the number
+# of launches.
 NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, FACTOR, LAUNCHES = 48, 49, 50, 51, 52
 # In nanoseconds: time that the last wake took in its caller, time that workers saved since then,
 # and time that they saved since a worker last delayed a launch.
