@@ -5,7 +5,7 @@ A :class:`Block` collects statements in program order and opens nested scopes wi
     b = Block()
     with b.loop("i", n) as i:
         b.store(y, i, x[i] * 2.0)
-    func = prim_func("scale", [x_ptr, y_ptr, n], b.stmt())
+    func = prim_func([x_ptr, y_ptr, n], b.stmt())
 
 All buffers are flat (one index, in elements) and declared as aligned to one element only. A
 caller's tensor may start at any address, and for other declarations TVM emits 64-byte aligned loads

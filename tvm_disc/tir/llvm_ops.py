@@ -135,7 +135,9 @@ def difference(x: Expr, y: Expr) -> Expr:
 
 
 def link(mod: TVMModule, target: Target) -> TVMModule:
-    """Return ``mod`` with the LLVM definitions that its calls need on ``target``."""
+    """Update ``mod``: divisions become calls (:func:`.opaque`), and the LLVM definitions that its
+    calls need on ``target`` are added. Return ``mod``.
+    """
     for name, func in mod.functions_items():
         body = opaque(func.body)
         if not body.same_as(func.body):
