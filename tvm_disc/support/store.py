@@ -203,8 +203,8 @@ class Store:
         return tempfile.mkstemp(dir=path.parent, prefix=".")
 
     def _is_usable(self, path: Path) -> bool:
-        """Return whether only this user can write to a folder; raises OSError if the folder is
-        missing.
+        """Return whether only this user can write to the store's folder and to the folder of an
+        entry; raises OSError if one is missing.
         """
         return _is_ours(self.folder.stat()) and _is_ours(path.parent.stat())
 
