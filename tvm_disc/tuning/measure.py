@@ -23,7 +23,7 @@ from tvm_disc.tuning.core_contention import CROWDED, STOLEN, Host, Wait
 from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
 from tvm_disc.typing import Device, Expr, RuntimeTensor, Var
 
-LONG_NS = 5e6
+LONG_NS = 5e6  # time in nanoseconds from which a call counts as long
 LONG_ROUNDS = 12  # rounds of long calls; clearly slower variants are dropped earlier
 POLISH = 4  # iterations until the medians of rounds and of variants converge
 # standard error of a median: this factor times the interquartile range over sqrt(n)
@@ -290,8 +290,8 @@ def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[fl
 
 
 def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
-    """Return the extra time of disturbed variants, as a fraction of the best time; 0 if
-    undisturbed.
+    """Return how much a measurement was disturbed: the largest of the core contention, the share of
+    stolen time, and :func:`late_ns` divided by the best time; 0 if all are below their limits.
 
     Another process on a worker's core, or two threads on one physical core, delays every call that
     waits for the worker, and does so for seconds. More rounds at the same point cannot distinguish
@@ -304,9 +304,8 @@ def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
 
 
 def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
-    """Return the largest excess of a threaded time over its plan's serial time, in nanoseconds.
-
-    The result is 0 below a threshold.
+    """Return the largest excess, in nanoseconds, of a threaded time over ``1 + LATE_SHARE`` times
+    the serial time of its plan; 0 if it is at most ``LATE_NS``.
     """
     alone = {v.plan.key: t for v, t in zip(variants, times, strict=True) if v.run.parts == 1}
     most = 0.0

@@ -67,7 +67,7 @@ typedef struct {{
   uint32_t padding;
   union {{ int64_t number; char* place; }} value;
 }} Any;
-/* The fields of DLPack's tensor; an object of TVM's has one behind a header. */
+/* The fields of DLPack's tensor; in TVM's tensor object, they follow a header of kHeader bytes. */
 typedef struct {{
   char* data;
   int32_t device[2], ndim;

@@ -27,7 +27,7 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
     """Check the types of tuning arguments.
 
     Raises:
-        BadInput: an argument has none of the accepted types.
+        BadInput: an argument has none of the accepted types, or a number is out of range.
     """
     if not isinstance(shapes, Mapping | str | Path | None):
         raise BadInput(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-FEW = 4  # most points count as disturbed only if more than FEW / 2 are
+FEW = 4  # with fewer points, the share of disturbed points is computed as if there were this many
 HOPELESS = 10.0  # a GPU variant is timed only if predicted at most this factor slower than the best
 AGAIN = 2  # how often a disturbed point is measured again at the end
 
