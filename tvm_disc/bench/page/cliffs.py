@@ -54,8 +54,9 @@ def cliffs_over(
 ) -> list[Cliff]:
     """Return the cliffs of one dim; each was measured twice.
 
-    Measured are pairs of sizes between which variants of kernels change, and each power of two with
-    its successor. Profiles that other processes disturbed are ignored.
+    The measured pairs of sizes are those between which variants of kernels change, and each power
+    of two with its successor, at most ``MOST_TRIED``. Profiles that other processes disturbed are
+    ignored.
 
     Args:
         span: the least and the largest size.
