@@ -212,8 +212,9 @@ def build(
             folder of a SavedModel of TensorFlow; or a ``jax.export.Exported``, its bytes,
             StableHLO text or bytecode, or a file of them.
         params: values of inputs of ``main`` by name, which become constants; or a parameter file.
-        target: a TVM CPU target; this machine by default. A program for a list of targets contains
-            code for each; loading it selects the best that the processor supports.
+        target: a TVM target of a CPU, or ``"cuda"``; by default this machine's CPU. A program for a
+            list of CPU targets contains code for each; loading it selects the best that the
+            processor supports.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
         ragged: inputs whose axis 1 has a different size in each item, as ``{"ids": 1, "mask": 1}``.
             The program takes packed rows and computes no padding.
@@ -226,7 +227,7 @@ def build(
             by default all dims that the module does not require to be constant.
 
     Raises:
-        BadInput: an argument is not valid; the message lists the accepted kinds.
+        BadInput, BadOption: an argument or option is not valid; the message lists what is accepted.
         ParseError, TypeMismatch, ShapeConflict, Unsupported: the model is not valid or not
             supported; the message has the location in the source.
         BuildTimeout: the build took longer than ``options.time_limit``.

@@ -223,7 +223,7 @@ class Compiler:
 
     def _culprit(self, graph: GraphModule, frozen: Mapping[int, TorchTensor]) -> frozenset[str]:
         """Return the last node of the shortest prefix of the graph that cannot be built, by
-        bisection.
+        bisection; no node if the limit of builds is reached.
         """
         places = {n: k for k, n in enumerate(_holes(graph))}
         good, bad = 0, count(graph)

@@ -41,7 +41,7 @@ def language_model(
 
     Raises:
         TypeMismatch: ``source`` is not a causal language model.
-        BadInput: an argument is not valid.
+        BadInput, BadOption: an argument or option is not valid.
         Unsupported: PyTorch cannot export the model, or it has a cache of an unknown kind.
 
     Examples:

@@ -107,9 +107,11 @@ class Options:
             stage and the operator or kernel; None means unlimited.
         progress: show the progress of builds of more than two seconds on standard error: one line
             on a terminal, otherwise lines at growing intervals. None is like True, but writes to a
-            file or pipe only after ten seconds. False shows nothing.
+            file or pipe only after ten seconds, and shows nothing if ``debug`` is above 0. False
+            shows nothing.
         cache: folder where compiled kernels, and whole programs built from files, are cached
-            across processes. True means ``~/.cache/tvm_disc``. False disables the cache and
+            across processes. True means the folder ``tvm_disc`` in ``XDG_CACHE_HOME``, or in
+            ``~/.cache`` if that variable is not set. False disables the cache and
             compiles the program as one unit: LLVM may then inline kernels, which saves 10 ns per
             kernel call.
         debug: amount of diagnostics on standard error, 0 .. 5.
