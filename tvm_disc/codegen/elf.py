@@ -87,8 +87,8 @@ def is_whole(path: Path) -> bool:
 
 
 def _rows(file: IO[bytes], row: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
-    """Return the rows of a table of a file, at most 65,535 by its header. Raises struct.error or
-    OSError.
+    """Return ``count`` rows of the table at offset ``at``. Raises struct.error if the file ends
+    before, or OSError.
     """
     file.seek(min(at, 1 << 62))
     data = file.read(count * row.size)
@@ -137,8 +137,8 @@ def _names(data: bytearray, section: tuple[int, int, int, int]) -> bytearray:
 
 
 def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
-    """Append the extended name table to the file. The old table stays in the file, as other
-    sections may refer to it.
+    """Append the extended name table to the object. The old table is kept, as other sections may
+    refer to it.
     """
     at = _HEADER.unpack_from(data)[6] + section * _SECTION.size
     fields = list(_SECTION.unpack_from(data, at))

@@ -1,8 +1,8 @@
 """Main program of the process that ``codegen.llvm_helper`` starts: reads modules, writes objects.
 
-The process needs TVM's libraries and ``tvm_ffi``, but not the Python package ``tvm``, and therefore
-starts within a few tenths of a second. It ends when its input is closed, which also happens if its
-parent dies.
+The process needs TVM's libraries, ``tvm_ffi`` and this package, but not the Python package ``tvm``,
+and therefore starts within a few tenths of a second. It ends when its input is closed, which also
+happens if its parent dies.
 
     llvm_process.py TEMPORARY FFI LIBRARY ...
     in    the target, then modules: the length in 8 bytes, and JSON

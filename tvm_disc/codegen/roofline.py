@@ -35,7 +35,8 @@ TURNS = 32_000  # iterations of multiply-adds in one burst, about 0.1 ms
 BURST_BYTES = 1 << 21  # minimum bytes that a burst reads; about 0.1 ms
 SIZES = (1 << 18, 1 << 21, 1 << 25, 1 << 27)  # sizes of the memory that is read, in bytes
 CACHED = 4  # bursts over cached memory read this multiple of BURST_BYTES
-BURSTS, LIMIT_S = 200, 0.08  # bursts, of which the fastest counts; limit of their time, seconds
+# Maximum bursts of a measurement, of which the fastest counts; no burst starts after LIMIT_S.
+BURSTS, LIMIT_S = 200, 0.08
 
 _FOUND: dict[int, Peaks] = {}
 _MEASURING = Lock()

@@ -38,8 +38,8 @@ def host_cpu() -> str:
 
 
 def host_target() -> dict[str, Any]:
-    """Return this machine as a target: its CPU, without the instruction sets that are not
-    available.
+    """Return this machine as a target: its CPU, and the instruction sets that it lacks as disabled
+    features.
 
     LLVM infers instruction sets from the CPU's name, but virtual machines often hide some of them.
     """

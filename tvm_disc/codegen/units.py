@@ -53,7 +53,7 @@ class Emitted:
     @property
     def module(self) -> TVMModule:
         """The whole program as one module."""
-        # before the rest, as it may add shared functions
+        # First, because this may add shared functions.
         known = [make() for _, make in self.known.values()]
         functions = dict(self.shared)
         for part in (self.entry, self.accounts, self.support, *self.kernels, *known):

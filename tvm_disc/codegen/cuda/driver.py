@@ -242,7 +242,7 @@ def _load(step: _Steps, placed: Placed, cell: Buffer) -> None:
 
 
 def _functions(step: _Steps, placed: Placed, cell: Buffer) -> None:
-    """Emit a table of the program's device functions by number."""
+    """Emit code that fills a table with the handles of the program's device functions."""
     block, state = step.block, step.state
     size = tirx.Cast("uint64", i64(8 * max(1, len(placed.names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))

@@ -395,7 +395,8 @@ def _drop(graphs: Graphs) -> Any:
 
 def _take() -> Any:
     """Return ``take(record, size, out)``; ``out`` receives the workspace of the call's graph, or
-    memory from the pool if the call has no graph, or 0 if the graph's workspace is too small.
+    memory from the pool if the call has no graph. It receives 0 if memory is exhausted or the
+    graph's workspace is too small.
     """
     address, size, out_ptr = tirx.Var("record", "int64"), tirx.Var("size", "int64"), words("out")
     block = Block()

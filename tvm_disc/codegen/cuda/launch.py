@@ -1,8 +1,9 @@
 """Operations of a call on the device: launches, memory, copies, and result tensors.
 
 The memory functions have the same names and parameters as those for CPUs
-(``codegen/host/memory.py``), so that the same host code calls them. All operations are asynchronous
-and use the caller's stream, which TVM's runtime stores per thread.
+(``codegen/host/memory.py``), so that the same host code calls them. All operations use the caller's
+stream, which TVM's runtime stores per thread, and are asynchronous except ``read``, ``wait``, the
+download of a tensor, and the release of a program.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class TensorExits(Protocol):
 
 
 class CallerTensors:
-    """Emits reading, allocating and returning of the caller's tensors.
+    """Emits code that checks and reads the inputs, and that allocates, accepts and returns results.
 
     Attributes:
         program: the version that is being emitted.

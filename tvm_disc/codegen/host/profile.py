@@ -111,7 +111,9 @@ def launch_work(block: Block, launch: Launch) -> list[Expr]:
 
 
 def launch_bytes(launch: Launch) -> Expr:
-    """Return the bytes that a launch must at least move: each operand and each result once."""
+    """Return the bytes that a launch must at least move: each operand and each result once. If rows
+    are copied into a buffer, these rows count twice, and the buffer does not count.
+    """
     kernel = launch.kernel
     nodes = [*kernel.params, *kernel.outputs]
     if kernel.extension is not None:

@@ -48,7 +48,7 @@ ONE_REFERENCE = 1 << 32 | 1
 KEPT_BYTES = 128 << 10
 # A tensor may be reused for a result that is smaller by up to 1 / SLACK of the result's size.
 SLACK = 4
-# A new tensor's allocation is larger than the result by 1 / HEADROOM: a KV cache that grows by a
+# A cached tensor has 1 / HEADROOM more memory than its result: a KV cache that grows by a
 # row per decoder step fits into the memory of an earlier step. Pages that are never written are not
 # resident.
 HEADROOM = 16
@@ -64,7 +64,7 @@ def result_functions() -> dict[object, object]:
 
 def _new_tensor() -> Any:
     """Return ``new_tensor(state, kind, dims, ndim, size_bytes, out)``; ``out`` receives the
-    addresses of the tensor and of its data, or zeros if memory is exhausted.
+    addresses of the tensor and of its data. The first is 0 if memory is exhausted.
 
     The DLPack managed tensor, its shape and its data are one malloc block, which ``free`` releases.
     ``kind`` is (dtype << 32) + ndim, the layout of these fields in a DLTensor.
@@ -92,7 +92,7 @@ def _new_tensor() -> Any:
 
 
 def _make(block: Block, state: Buffer, wanted: tuple[Any, ...], out: Buffer) -> None:
-    """Emit a new tensor; if malloc fails, all cached memory is freed first."""
+    """Emit a new tensor; if malloc fails, free all cached memory and try again."""
     kind, dims, ndim, size = wanted
     raw = block.alloc("raw", 1, "int64")
     block.store(raw, 0, i64(0))

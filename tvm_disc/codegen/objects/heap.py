@@ -7,9 +7,9 @@ code of a call runs on one thread, so reference counts are not atomic.
 
 A block begins with four int64 words: reference count, tag, size class (with a mark in the upper
 bits while results are written), number of children. The children follow: addresses of blocks, or
-odd integers ``2 * tag + 1`` for constructors without fields. A tensor has one child, the block that
-owns its elements or 0, then the address of its elements and its dims. Elements in the tensor's own
-block start at the next multiple of 64.
+odd integers ``2 * tag + 1`` for constructors without fields. In a tensor, the block that owns its
+elements follows (its only child), or 0 if it has no child; then the address of the elements, and
+the dims. Elements in the tensor's own block start at the next multiple of 64.
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ class _Lowerer:
         return value
 
     def _located(self, size: Expr, name: str) -> Storage:
-        """Return a slot of the workspace, or a cell if the size is not known at the region's
-        start.
+        """Return a storage in the workspace, or in a cell if the size is not known when the
+        region's workspace is allocated.
         """
         if all(v in self.here.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
             return Storage(Home.WORKSPACE, size, name)

@@ -165,7 +165,7 @@ class ObjectLowerer:
     # -- operations ----------------------------------------------------------------------------
 
     def object(self, var: Var, call: Call) -> Any:
-        """Return the value of an operation on boxed values."""
+        """Lower an operation on boxed values; return its value."""
         name, args = object_op(call), list(call.args)
         if name == "construct":
             return self._node(

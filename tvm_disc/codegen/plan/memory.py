@@ -75,8 +75,8 @@ def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
 
 
 def last_reads(region: Region) -> dict[int, int]:
-    """Return for each input, by position, the last instruction that accesses it or may access an
-    alias of it.
+    """Return, by the positions of inputs, the position of the last instruction that accesses the
+    input or may access an alias of it. Inputs without such an instruction are absent.
     """
     last: dict[int, int] = {}
     behind: dict[Storage, set[int]] = {}

@@ -66,7 +66,7 @@ def outline(program: Program) -> tuple[list[dict[str, object]], list[dict[str, o
 
 def memory_outline(program: Program) -> dict[str, object] | None:
     """Return the slots in the workspace of ``main``; None if sizes depend on run-time values, or if
-    no kernel or copy writes a slot.
+    a slot is written by neither a kernel nor a copy.
 
     The entry of a slot has the call that writes it, the first and last call that access it, its
     size, and the slots directly below it. Workspaces of loops and branches are omitted.

@@ -22,7 +22,7 @@ from tvm_disc.codegen.plan.program import Slot
 SAMPLE_SIZES = (1, 3, 16, 65, 128, 512)
 MAX_SAMPLES = 36
 GOOD_ENOUGH = 1.02  # acceptable workspace size, relative to a packing with known sizes
-MOVES = 60_000  # steps of the search, divided by the number of storages
+MOVES = 60_000  # number of steps of the search, times the number of storages
 
 
 def sample_dims(names: Sequence[str]) -> Iterator[dict[str, int]]:

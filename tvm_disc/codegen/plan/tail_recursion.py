@@ -1,4 +1,4 @@
-"""Analysis of nested results and tail recursion."""
+"""Analysis of nested results, tail recursion, and the kernel calls of regions."""
 
 from __future__ import annotations
 
