@@ -95,7 +95,9 @@ def table(tree: Tree) -> tuple[str, list[tuple[Decision, str]]]:
 
 
 def chosen(tree: Tree, dims: Mapping[str, int]) -> str | None:
-    """Return the variant that runs for dims; None if a condition depends on run-time values."""
+    """Return the text of the variant that runs for dims; None if a condition depends on run-time
+    values.
+    """
     while "if" in tree:
         value = number_of(str(tree["if"]), dims)
         if value is None:

@@ -134,7 +134,7 @@ class Executable:
         """Prepare the machine code now; otherwise the first call does, and takes longer.
 
         Raises:
-            WrongProcessor: the program was compiled for a different machine.
+            ArtifactError: it cannot run here; WrongProcessor, if its code is for another processor.
         """
         with self._binding:
             if self._main == self._first_call:
@@ -494,7 +494,7 @@ class Executable:
         return int(_workspace_of(self._manifest, shapes))
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
-        """Return new, empty caches of a program that was built with ``Options(state=...)``."""
+        """Return empty caches, initially of ``capacity`` rows, of a program with a state."""
         found: GrowingCaches = _caches(self._general, self.profile, self._manifest, capacity, dims)
         return found
 
@@ -583,7 +583,7 @@ class Executable:
                 ``aarch64-linux-gnu-gcc``.
 
         Raises:
-            ArtifactError: this program was loaded, or linking failed.
+            ArtifactError: this program was loaded, ``path`` is not writable, or linking failed.
         """
         if self._export is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")

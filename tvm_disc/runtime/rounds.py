@@ -53,7 +53,7 @@ def timed_rounds(
     """Return a profile of ``repeat`` calls.
 
     Rounds are added until ``repeat`` rounds are undisturbed, or until ``PATIENCE_S`` or
-    ``MOST_ROUNDS`` is reached. In the latter case the fastest disturbed rounds fill the profile.
+    ``MOST_ROUNDS`` is reached. At such a limit, the fastest disturbed rounds fill the profile.
 
     Args:
         call: calls the program with the address of a record.

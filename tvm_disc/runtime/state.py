@@ -21,7 +21,7 @@ from tvm_disc.typing import Argument
 if TYPE_CHECKING:
     from tvm_disc.runtime.profile import Profile
 
-FIRST_CAPACITY = 16  # rows of the first buffers
+FIRST_CAPACITY = 16  # minimum rows of a buffer that a call allocates
 SPARE = 4  # maximum rows of a sliding buffer, as a multiple of a call's rows
 
 Arrays: TypeAlias = dict[str, np.ndarray]

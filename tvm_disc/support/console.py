@@ -39,8 +39,8 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
 
 
 def described(error: BaseException) -> str:
-    """Return a one-line description of an exception. An exception that is not from this package is
-    reported as a defect of this package.
+    """Return a one-line description of an exception. Exceptions other than DiscError, OSError,
+    MemoryError and KeyboardInterrupt are reported as defects of this package.
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"

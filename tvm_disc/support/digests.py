@@ -47,7 +47,7 @@ def digest_of_file(path: Path) -> bytes:
 
 @cache
 def digest_of_package() -> str:
-    """Return a digest of all files of :func:`source_files`, which determine generated code."""
+    """Return a digest of the names and contents of all files of :func:`source_files`."""
     found = hashlib.sha256()
     for path in source_files():
         with open(PACKAGE / path, "rb", buffering=0) as file:

@@ -55,7 +55,7 @@ def release_pages() -> None:
 
 
 def _room(size_bytes: int) -> Array | None:
-    """Return bytes of a file, or None if there is none."""
+    """Return an array of unused bytes of a file; None if no file can be created."""
     if not hasattr(mmap, "MADV_DONTNEED") or not hasattr(os, "posix_fallocate"):
         return None
     size = -(-size_bytes // ALIGNMENT) * ALIGNMENT

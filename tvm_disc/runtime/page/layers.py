@@ -18,8 +18,8 @@ class Layer:
 
 
 def layers(kernels: Sequence[Hashable]) -> list[Layer]:
-    """Split the kernel calls of a program into layers, which are the repetitions of the longest
-    repeated sequence, and the calls before and after them.
+    """Split the kernel calls of a program into layers, which are the repetitions of the sequence
+    that covers the most calls, and the calls before and after them.
     """
     begin, period, count = _longest(
         range(len(kernels)), LEAST, lambda at, before: kernels[at] == kernels[before]
