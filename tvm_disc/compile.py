@@ -160,7 +160,7 @@ def _functions(mod: TVMModule) -> list[TVMFunction]:
 
 
 def _loops(mod: TVMModule) -> bool:
-    """Return whether a program has loops; they are separate functions."""
+    """Return whether a program may have loops, which are separate functions."""
     return len(_functions(mod)) > 1
 
 

@@ -52,7 +52,8 @@ class Options:
         fuse: fuse operators; False compiles one kernel per operator, to find a wrong kernel.
         versions: if input dims that may differ are usually equal, compile a special version for the
             equal case in addition to the general one; False compiles only the general version.
-        verify: check the module for well-formedness between stages.
+        verify: check the module for well-formedness between stages, and at the end of each call
+            that all memory of loop variables and of values of data types was freed.
         records: a file of measured times written by ``tune``; variants are chosen by these times.
             None uses the analytical cost model.
         dispatch: a JSON file of decision trees, as ``Executable.dispatch`` returns them; kernels

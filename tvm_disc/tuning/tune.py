@@ -146,6 +146,7 @@ def tune(
         weights: frequency of each value of a dim, by dim name.
         points: number of shapes to measure.
         budget_s: stop after this many seconds.
+        effort: number and duration of the measurements, a ``tuning.measure.Effort``.
         progress: show a progress bar.
         remote: other machines to measure on, or a ``tvm.rpc`` session; ``target`` describes them.
 
