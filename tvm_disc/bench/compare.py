@@ -44,7 +44,7 @@ class ComparisonRow:
         seconds: times of each engine, one per turn.
         differences: largest difference of each engine's results from those of the reference,
             relative to the largest element of the same result.
-        failed: reasons of engines that did not run.
+        failed: the reason why an engine did not run, by the engine's name.
     """
 
     point: Point

@@ -1,8 +1,8 @@
 """Times the variants of GPU kernels inside the program, with its own launches.
 
-For each variant after the first, the program is built again with one-leaf decision trees. A
-profiled call then reports each kernel's time from driver events. Kernels run exactly as in
-ordinary calls: with the same operand addresses, alignment and cache contents.
+For each variant number, the program is built with one-leaf decision trees. A profiled call then
+reports each kernel's time from driver events. Kernels run exactly as in ordinary calls: with the
+same operand addresses, alignment and cache contents.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Fleet:
         found = [RemoteDevice(m, self.where, self.compiler) for m in self.machines]
         names = {("none" if d.card is None else d.card.key, d.library) for d in found}
         if len(names) > 1:
-            listed = ", ".join(f"{n}{' with cublasLt' * has}" for n, has in sorted(names))
+            listed = ", ".join(f"{n}{' with cuBLASLt' * has}" for n, has in sorted(names))
             raise ArtifactError(
                 f"machines of one key must have the same GPU and libraries; found {listed}"
             )

@@ -46,7 +46,10 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
 def program_points(
     inputs: Inputs, solver: Solver, shapes: Shapes, weights: Weights, count: int
 ) -> list[dict[object, int]]:
-    """Return at most ``count`` assignments of the program's dims, the most informative first.
+    """Return at most ``count`` assignments of the program's dims.
+
+    Those of a log are returned with the most frequent first; otherwise the smallest and the largest
+    values come first, then random ones.
 
     Raises:
         BadInput: an unknown dim name, an invalid value, or weights that do not match the values.

@@ -156,8 +156,8 @@ def _cliff_text(found: Measured) -> Iterator[str]:
 
 
 def advice(found: Measured) -> Iterator[Advice]:
-    """Yield recommended actions; those with the largest gain according to the profile come
-    first.
+    """Yield recommended actions: for time around kernels, for the limits, for kernels far from
+    their limits, for cliffs, and for disturbed measurements.
     """
     profile = found.at_base
     if profile is None:
