@@ -1,4 +1,4 @@
-"""Every exception that tvm_disc raises, and the value that records a refusal.
+"""The exception classes of tvm_disc, and the value that records a refusal.
 
     DiscError
     ├── ParseError          Relay text or JSON has a syntax error
@@ -180,7 +180,7 @@ class OutOfMemory(OutOfResources, MemoryError):
 
 
 class GuardFailed(DiscError):
-    """A run-time shape violates a guard."""
+    """A shape or a value of a call violates a condition of the program."""
 
 
 class IndexOutside(GuardFailed, IndexError):

@@ -48,8 +48,8 @@ def read_manifest(path: Path) -> dict[str, object]:
     """Return the manifest of a saved program, for any processor, without loading the program.
 
     Raises:
-        ArtifactError: the file is missing, not a saved program, damaged, or of a different ABI
-        version.
+        ArtifactError: the file is missing, not a saved program, damaged, or of a different version
+            of the ABI or of TVM.
     """
     with opened(path) as file:
         return checked_manifest(path, file)[0]

@@ -246,7 +246,8 @@ def _slot_function() -> Any:
 
 def _bind(slot: object, threads: int) -> Any:
     """Return the function ``(address of constants, address of thread pool or 0) -> None``, which
-    stores the addresses in the program's state. The caller keeps both objects alive.
+    creates the program's state if there is none, and stores the addresses in it. The caller keeps
+    both objects alive.
     """
 
     def emit(block: Block, args: Arguments) -> None:

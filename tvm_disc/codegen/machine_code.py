@@ -191,7 +191,7 @@ class Compiling:
             self._store.put(self._key_of(making), Known(symbol, unit.key).to_bytes())
 
     def finished(self, emitted: Emitted) -> list[bytes]:
-        """Wait for all objects of a program; re-raises the first compile error."""
+        """Return the objects of a program when all are complete; re-raises the first error."""
         units = [unit.key for unit in emitted.units]
         units += [self._units[symbol] for symbol, _ in emitted.known.values()]
         return [self._objects[self._key_of(unit)].result() for unit in dict.fromkeys(units)]
@@ -299,7 +299,7 @@ def _object_of(lowered: Module, target: Target) -> bytes:
     Raises:
         OutOfMemory: LLVM may need more memory than the limit of the process permits.
         OutOfResources: the process has a limit on file sizes, and no process without this limit
-            could be started.
+            could compile the module.
     """
     limit = file_limit()
     if limit is not None:

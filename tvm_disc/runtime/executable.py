@@ -494,7 +494,7 @@ class Executable:
         return int(_workspace_of(self._manifest, shapes))
 
     def state(self, capacity: int = 0, **dims: int) -> GrowingCaches:
-        """Return empty caches, initially of ``capacity`` rows, of a program with a state."""
+        """Return empty caches of a program with a state; their buffers hold ``capacity`` rows."""
         found: GrowingCaches = _caches(self._general, self.profile, self._manifest, capacity, dims)
         return found
 
