@@ -39,7 +39,7 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
 
 
 def floor_mod(a: Expr, b: Expr) -> Expr:
-    """Return ``a - floor_divide(a, b) * b``; the sign is that of ``b``."""
+    """Return ``a - floor_divide(a, b) * b``, with the sign of ``b``; 0 if ``b`` is 0."""
     return _call("floor_mod", a, b)
 
 
@@ -49,7 +49,7 @@ def trunc_divide(a: Expr, b: Expr) -> Expr:
 
 
 def trunc_mod(a: Expr, b: Expr) -> Expr:
-    """Return ``a - trunc_divide(a, b) * b``; the sign is that of ``a``."""
+    """Return ``a - trunc_divide(a, b) * b``, with the sign of ``a``; 0 if ``b`` is 0."""
     return _call("trunc_mod", a, b)
 
 
@@ -92,7 +92,7 @@ def _wrapped(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def opaque(body: Expr) -> Any:
-    """Replace floor divisions and remainders by run-time values with calls of these functions.
+    """Replace floor divisions and remainders, except by literals, with calls of these functions.
 
     Divisions in sizes and indices are replaced, too. TVM's expansion binds variables, and its LLVM
     code generator rejects a variable that is bound twice, which happens if an expression with such

@@ -122,7 +122,7 @@ def difference(x: Expr, y: Expr) -> Expr:
 
     If ``x = a * b`` and ``y`` is the maximum of ``x``, a fused multiply-subtract would return the
     rounding error of the product, up to half a unit in the last place, instead of 0. For a product
-    of 2^40, the error is up to 2^15, and its exponential is infinite.
+    of 2^40, the error is up to 2^16, and its exponential is infinite.
     """
     dtype = dtype_of(x)
     if element_dtype(x) not in _ON_DEVICE:
