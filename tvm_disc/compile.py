@@ -334,7 +334,7 @@ def _build(
 
 
 def _made(job: Job, trace: Trace, key: str | None) -> Kept:
-    """Call :func:`compiled`, then return the memory that only compilation used to the system."""
+    """Return the program of :func:`compiled`, after unused memory was returned to the system."""
     program = compiled(job, trace, key)
     release(program.constants.nbytes)
     return program

@@ -85,7 +85,8 @@ class Options:
             which result takes which input (docs/state.md). GPU programs allocate their results.
         weights: quantize float32 weights of matmuls to ``"int8"`` or ``"int4"``, symmetrically, at
             build time; None keeps float32. ``explain()`` lists the error of each matrix.
-            Embeddings, convolutions and matrices of fewer than 65536 elements keep float32.
+            Embeddings, convolutions, and matrices of fewer than 65536 elements or 16 columns keep
+            float32.
         weight_group: number of rows of quantized weights (elements along K) that share a scale, at
             least 8; 0 means one scale per column.
         int8_activations: multiply weights of 8 or 4 bits (``MatMulNBits``, dequantized literals) by
