@@ -80,7 +80,7 @@ def program(mask: str) -> tuple[Any, list[str]]:
 
 
 def inputs(mask: str, shape: tuple[int, int, int]) -> list[np.ndarray]:
-    """Return random inputs; a third of the keys of every item is padding."""
+    """Return random inputs; the mask ``padding`` hides the last third of the keys of every item."""
     batch, heads, length = shape
     rng = np.random.default_rng(sum(shape))
     arrays = [rng.standard_normal((batch, heads, length, DEPTH), dtype=np.float32) for _ in "qkv"]

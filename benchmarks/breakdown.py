@@ -4,8 +4,8 @@
 
 Runs the recorded models of ``tests/data`` on their recorded shapes and prints one row per shape as
 Markdown: milliseconds per call in compute-bound kernels (matrix products, convolutions, attention),
-in all other kernels, in compiled host code between kernels, and in Python around the program; and
-the number of kernel calls. With ``--kernels`` it also prints the profile of every shape.
+in all other kernels, in compiled host code between kernels, in Python around the program, and in
+all; and the number of kernel calls. With ``--kernels`` it also prints the profile of every shape.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def build(path: Path) -> tvm_disc.Executable:
 
 def cases(path: Path, names: list[str]) -> Iterator[list[np.ndarray]]:
     """Yield the recorded inputs in the order of ``names``; keys are ``<case>.<input>`` or
-    ``.i<k>``.
+    ``<case>.in<k>``.
     """
     with np.load(path.with_suffix(".npz")) as arrays:
         for case in dict.fromkeys(key.partition(".")[0] for key in arrays.files):

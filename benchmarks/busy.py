@@ -3,8 +3,8 @@
     python benchmarks/busy.py [--busy 0,1,2,4] [--calls 400] [--models bert,cnn]
                               [--ways plain,fork,callers,one-core] [--ort]
 
-The recorded models are compiled once for two threads and once for one. A round calls both programs
-at every shape, alternately, with a pause before each call. ``fork`` measures in a child of a
+The recorded models are compiled once for two threads and once for one. At every shape both programs
+are called alternately, with a pause before each call. ``fork`` measures in a child of a
 process that has called the programs before, ``callers`` from eight threads at once, ``one-core`` on
 one core. ``--ort`` adds ONNX Runtime: a dense layer of 512x512 with a bias and relu, at 8 and 256
 rows, for ONNX Runtime and tvm_disc with two threads and with one.

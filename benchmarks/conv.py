@@ -115,7 +115,7 @@ NETWORKS: dict[str, list[Layer]] = {
 
 
 def points(layer: Layer) -> list[tuple[int, tuple[int, int]]]:
-    """Return (batch, image) pairs: the usual size, a larger one, and three smaller, odd ones."""
+    """Return (batch, image) pairs: the usual size, a larger one, and three smaller images."""
 
     def scaled(num: int, odd: bool) -> tuple[int, int]:
         height, width = (max(2, s * num // 7) for s in layer.image)

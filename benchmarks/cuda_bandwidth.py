@@ -3,11 +3,11 @@
     python -m benchmarks.cuda_bandwidth [--target "cuda -arch=sm_90"] [--mib 1,32,256] [--torch]
 
 One program per operator serves every size. A time is that of consecutive calls in one stream that
-take 50 ms. One element is read back after the last call, so that the time includes the work of the
-device. The programs alternate, and the median of the rounds is printed. ``copy`` is the driver's
-copy within the device, which moves the same number of bytes. With ``--torch``, PyTorch's ``clone``
-and ``torch.compile(dynamic=True)`` of the same operator run on the same tensors. Without a GPU the
-command prints an error and exits with 2.
+take 50 ms. One element is read back after the last call, or PyTorch synchronizes, so that the time
+includes the work of the device. The programs alternate, and the median of the rounds is printed.
+``copy`` is the driver's copy within the device, which moves the same number of bytes. With
+``--torch``, PyTorch's ``clone`` and ``torch.compile(dynamic=True)`` of the same operator run on the
+same tensors. Without a GPU the command prints an error and exits with 2.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def first_run(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def growth(source: Any, options: Options | None = None) -> tuple[int, int, int, int]:
-    """Return (kernels, variants, bytes of code, bytes with one variant per kernel) of a program."""
+    """Return (kernels, variants, bytes, bytes with one variant per kernel) of a saved program."""
     options = options or Options()
     several = build(source, options=options)
     only = {key: first_run(tree) for key, tree in several.dispatch.items() if tree}

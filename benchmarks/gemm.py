@@ -6,9 +6,10 @@
     python benchmarks/gemm.py share [--sweeps 5] [--pause 30]
     python benchmarks/gemm.py summary points.json ...
 
-Every round times each engine once, one after the other, and the FMA loop between them. Times are
-CPU seconds of the process, because a shared machine preempts it. Figures are medians over rounds,
-and ratios are medians of per-round ratios, so that slow drifts of a shared machine cancel.
+Every round times each engine once, one after the other, and the FMA loop before and after the
+generated kernel. Times are CPU seconds of the process, because a shared machine preempts it.
+Figures are medians over rounds, and ratios are medians of per-round ratios, so that slow drifts of
+a shared machine cancel.
 ``onnxruntime``, ``openvino`` and ``torch`` are measured if they can be imported. Their times
 include one Python call per product, so that points below 20 us say little about them. ``--save``
 adds the points to a file, so that a long table can be measured in parts.

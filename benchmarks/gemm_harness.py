@@ -47,7 +47,7 @@ def aligned(elems: int, dtype: str, offset: int = 0) -> np.ndarray:
 class Gemm:
     """A compiled GEMM over named arrays; sizes that were fixed at build time are ignored.
 
-    ``describe(block, buffers, sizes)`` returns the :class:`dot.GemmSpec`; ``names`` are the names
+    ``describe(block, buffers, sizes)`` returns the :class:`GemmSpec`; ``names`` are the names
     of its arrays. The code contains every algorithm of the tile; a call selects one by its number.
     """
 

@@ -42,9 +42,7 @@ def _input(name: str, *dims: Any) -> Any:
 
 
 def program(form: str) -> Any:
-    """Return a program of one product; :func:`dims_of` returns its dims in the order of the
-    points.
-    """
+    """Return a program of one product with the dims m, k and n; a batch has g items."""
     any_ = relay.Any
     if form == "plain":
         x, y = _input("x", any_("m"), any_("k")), _input("y", any_("k"), any_("n"))

@@ -3,8 +3,8 @@
     python benchmarks/imports.py [--rounds 7]
 
 The user and system time of the process is measured, which other processes disturb little. The first
-round, which writes bytecode, is not counted. If bytecode is disabled (PYTHONDONTWRITEBYTECODE),
-Python compiles every module again in each process.
+round, which writes bytecode, is not counted. PYTHONDONTWRITEBYTECODE is removed from the
+environment, because Python would then compile every module again in each process.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python -m benchmarks.jax_shapes [--match NAME] [--shapes 20] [--rounds 7]
 
-Each function of ``tests/frontends/stablehlo/{programs,models}.py`` is called at random new shapes:
-once with ``jax.jit``, which compiles for each shape, and once with one program, which is built
-first. Then both are called alternately at the last shape, and also the compiled code without the
-conversion of arrays. One thread each (``XLA_FLAGS`` is set before JAX is imported). Times of all
-shapes are wall times; processor times are in brackets.
+Each function of ``tests/frontends/stablehlo/{programs,models}.py`` with dynamic dims is called at
+random shapes: once with ``jax.jit``, which compiles for each shape, and once with one program,
+which is built first. Then both are called alternately at the last shape, and also the compiled code
+without the conversion of arrays. One thread each (``XLA_FLAGS`` is set before JAX is imported).
+Times of all shapes are wall times; processor times are in brackets.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ NEAR_MIB = 0.5  # MiB that the `near` programs move, within the second-level cac
 
 @dataclass(frozen=True)
 class Case:
-    """One operator: Relay parameters and body, PyTorch lambda, inputs and bytes by (rows, cols).
+    """One operator: its operands, its body in Relay, and a lambda in PyTorch.
 
     ``operands`` has one letter per input: m for a matrix, v for a vector along the row.
     ``moved`` counts floats read and written, in matrices.

@@ -6,8 +6,9 @@ A program multiplies several inputs, each by a different matrix; the matrices to
 than the caches. The kinds of weights are float32; bfloat16; int8 with a scale per column, and per
 32 rows; uint8 with a zero point per column; and 4 bits with a scale per 32 rows. In kinds with
 "x int8" the inputs are rounded to int8, too. One round calls all programs, one after another, on
-one thread. Printed is the median of ``float32 / other`` in processor time. ``--peer`` adds ONNX
-Runtime's MatMulNBits of 8 bits and 32 rows, if it is installed.
+one thread; there are three rounds from 64 rows on. Printed is the median of ``float32 / other`` in
+processor time. ``--peer`` adds ONNX Runtime's MatMulNBits of 8 bits and 32 rows, if it is
+installed.
 """
 
 # The thread counts must be set before the libraries load.

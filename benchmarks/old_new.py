@@ -254,7 +254,7 @@ def _small() -> Any:
 
 
 def _recorded(name: str) -> Program:
-    """Return a recorded model, with the recorded shapes."""
+    """Return a recorded model, with the inputs of its first three recorded cases."""
 
     def make() -> Any:
         from tvm_disc import relay

@@ -3,8 +3,8 @@
     python -m benchmarks.predicted_threads [--rounds 150] [--only dense]
 
 Kernels of BERT-base and ResNet-50 are compiled for two threads. Rounds alternate between calls on
-one and on two threads, in seconds on the wall; the lower quartile over the rounds counts. Other
-processes on the machine make the measured speed-up smaller.
+one and on two threads; the least wall time over the rounds counts. Other processes on the machine
+make the measured speed-up smaller.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ share a process with the TVM that tvm_disc uses. This script does not import tvm
     .venv-relay/bin/python benchmarks/relay_vm.py MODEL.relay INPUTS.npz ROUNDS
 
 ``INPUTS.npz`` contains arrays named ``<case>.<input>``. The script prints one line of JSON:
-``compile_s``, and for every case its median ``seconds`` per call and the file of its ``outputs``,
-an ``.npz`` in the same folder.
+``compile_s``, and the median ``seconds`` per call by case. It writes the outputs of all cases to
+``INPUTS.out.npz`` in the same folder, as ``<case>.<number>``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each row fits ``tail(u) ~ P(u)`` for a small *relative* error of the final function: Chebyshev nodes
 in 60-digit arithmetic, Lawson's iteration (least squares re-weighted by the error), coefficients
-rounded to the working precision one at a time, lowest order first, re-fitting the others.
+rounded to float32 one at a time, lowest order first, re-fitting the others. Coefficients in float64
+are fitted together.
 
     python -m benchmarks.vecmath_fit [name ...]
 """

@@ -6,7 +6,7 @@
 Every model is one operator over a matrix with two dynamic dims. All engines run on one thread, in
 one process, on the same array, alternately (A B C A B C), in samples of a millisecond. Printed is
 the least time of each other engine divided by the least time of tvm_disc. ``rel`` is the largest
-difference from PyTorch's result in float64, relative to its magnitude.
+difference from PyTorch's result ``y`` in float64, divided by ``1 + |y|``.
 
 PyTorch runs eagerly and is limited to the target's instructions. ONNX Runtime cannot be limited: on
 a processor with AVX-512 it uses AVX-512 for every target.

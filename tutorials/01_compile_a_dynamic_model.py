@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Compile a dynamic model
 #
-# `tvm_disc` compiles a model whose batch and length change with each request only once. This
+# `tvm_disc` compiles a model only once, even if its batch and length change with each request. This
 # tutorial builds a small encoder block with Relay's builder, compiles it, runs it on several
 # shapes, and prints its kernels.
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A Hugging Face model as a library, in ten lines
+# # A Hugging Face model as a library, in ten statements
 #
 # This tutorial compiles a model of `transformers` once, for every batch and every length, and saves
 # it as one shared library. It needs PyTorch and transformers. The weights are random, so nothing is
@@ -19,7 +19,8 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 
 # %% [markdown]
-# These are the ten lines. `example_inputs` are arguments of the model, by name and of any size.
+# These are the ten statements. `example_inputs` are arguments of the model, by name and of any
+# size.
 # `dynamic_shapes` names the dynamic axes, in PyTorch's format.
 
 # %%

@@ -178,7 +178,8 @@ print(f"the same text; caches of {state.length} and {other.length} rows")
 # the same text; caches of 45 and 6 rows
 # ```
 #
-# The last part compares the time of a step with PyTorch, on one thread and with the same cache.
+# The last part compares the time of a step with PyTorch, on one thread and with caches of about the
+# same lengths.
 
 # %%
 cache, theirs = [torch.zeros(1, HEADS, 0, WIDTH // HEADS)] * (2 * LAYERS), []

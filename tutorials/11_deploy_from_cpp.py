@@ -3,8 +3,8 @@
 #
 # A saved program is a shared library. A C++ program also needs one header of tvm_disc and two
 # libraries of TVM's runtime, but neither Python nor the compiler. This tutorial saves a model,
-# builds the program in `examples/cpp` with CMake and runs it on several shapes. Without a C++
-# compiler, it ends after the first part.
+# builds the program in `examples/cpp` with CMake and runs it on several shapes. Without CMake
+# or `g++`, it ends before the program is built.
 
 # %%
 import shutil

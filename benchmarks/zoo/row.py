@@ -42,8 +42,7 @@ class Row:
         legacy: use the tracing exporter only. The standard exporter would, for example, unroll a
             recurrence to a fixed length.
         static: on the path ``compile``, axes of fixed size are marked static. Otherwise PyTorch
-        keeps
-            them symbolic, and its tracing of nested windows takes minutes.
+            keeps them symbolic, and its tracing of nested windows takes minutes.
     """
 
     name: str

@@ -230,9 +230,10 @@ class _Decoder:
         return op("cos", angles), op("sin", angles)
 
     def _visible(self, seen: Expr) -> Expr:
-        """Return the causal mask: which of all tokens each new token may attend to.
+        """Return the mask of attention: which of all tokens each new token may attend to.
 
-        Its shape is ``[batch, 1, new tokens, all tokens]``.
+        These are its own and earlier tokens whose element of ``seen`` is not 0. The shape is
+        ``[batch, 1, new tokens, all tokens]``.
         """
         n = self.n
         rows, columns = n.size(self.ids, 1), n.size(seen, 1)
