@@ -1,4 +1,5 @@
-"""Import of models of other frameworks; each front end has one table of operator converters.
+"""Import of models of other frameworks. ONNX, PyTorch and StableHLO each have a table of operator
+converters.
 
 Models of all frameworks become Relay modules, except Relax modules, which are used unchanged. The
 Python module of a front end is imported when the first model of its framework is read.

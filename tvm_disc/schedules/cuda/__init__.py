@@ -10,8 +10,8 @@ vector     accesses of 16 bytes to adjacent elements, and the facts that they re
 elements   element-wise, broadcast and injective work: one or several adjacent elements per thread
 reduce     any contraction: a thread, several threads, or several blocks per element
 epilogue   operators that follow an anchor, for several elements at once
-extremes   argmax and argmin: a thread or a block per element
-rows       reductions and element-wise work over rows: a thread, a block, or blocks per row;
+extremes   argmax and argmin: a thread, a warp or a block per element
+rows       reductions and element-wise work over rows: a thread, a warp, a block, or blocks per row;
            several warps for 32 adjacent columns
 product    plans of matmuls and convolutions: tile sizes, and how operands are copied
 tiling     plans of tiles: which copies are vectors, and the facts that they require

@@ -124,7 +124,11 @@ class _Vectors:
 
     @classmethod
     def of(cls, group: Group, solver: Solver) -> _Vectors | None:
-        """Return the vectors of a group; None if too few of its reads are of adjacent elements."""
+        """Return the vectors of a group.
+
+        None if too few of its reads are of adjacent elements, or if more than ``MOST_FACTS`` facts
+        are required.
+        """
         made = cls(group, solver)
         for split in range(max(len(made.domain), 1)):
             made.split, made.facts = split, []

@@ -25,9 +25,10 @@ from tvm_disc.typing import Buffer, Expr
 
 
 def plan_compact_rows(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Return a plan from ``[r, n]`` bools to ``[r, n + 1]`` indices; the last is their count.
+    """Return a plan that computes indices ``[r, n + 1]`` from bools ``[r, n]``.
 
-    A block computes a row.
+    A row has the indices of its true elements, then zeros; its last element is their number. A
+    block computes a row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "disc.compact":

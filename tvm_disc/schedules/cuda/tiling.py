@@ -70,7 +70,11 @@ class Tiling(ABC):
         """Return the number of adjacent results that a thread stores at once, at least 1."""
 
     def plans(self, tiles: Sequence[Any]) -> list[Plan]:
-        """Return a plan for each tile that fits shared memory."""
+        """Return a plan for each tile that fits shared memory.
+
+        If k is known to be less than ``SPLIT_FROM``, tiles whose sums several blocks share are left
+        out.
+        """
         depth = static_dim(self.view.sizes[3])
         return [
             self._with_wide(t)
