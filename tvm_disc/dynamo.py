@@ -24,7 +24,7 @@ from tvm_disc.typing import FxNode, GraphModule, TorchTensor
 
 log = logging.getLogger("tvm_disc")
 
-# maximum number of programs built for one graph; its remaining nodes then run in PyTorch
+# Maximum number of builds for one graph, including failed ones; its other nodes run in PyTorch.
 MOST_BUILDS = 48
 # Exceptions that cause a fallback: the errors of this package, and classes that a defect of the
 # compiler would raise. Other classes are not caught, as a user's signal handler may raise them.

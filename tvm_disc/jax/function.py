@@ -131,7 +131,9 @@ def jit(
 
 
 class _Jitted:
-    """A function with one program for each structure, dtypes and fixed shapes of its arguments."""
+    """A function with one program for each combination of static arguments, structure, dtypes and
+    fixed shapes.
+    """
 
     def __init__(
         self,

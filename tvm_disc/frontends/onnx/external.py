@@ -45,8 +45,8 @@ def check_model_file(path: Path) -> None:
     """Check the file of a model before it is read.
 
     Raises:
-        BadInput: the file does not exist, is not a regular file, or is longer than protobuf's
-            limit.
+        BadInput: the file does not exist, cannot be read, is not a regular file, or is longer
+            than protobuf's limit.
     """
     try:
         status = path.stat()
@@ -72,7 +72,7 @@ def files_beside(path: Path) -> list[Path]:
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is not a model, or an external file is far longer than its tensors.
-        BadInput: an external file is refused.
+        BadInput: the model's file or an external file is refused.
     """
     check_model_file(path)
     if b"location" not in path.read_bytes():
@@ -139,7 +139,8 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def read_elements(tensor: TensorProto, folder: str) -> np.ndarray | bytes:
-    """Return the elements of an external tensor, as bytes if their type is not in ``_NATIVE``.
+    """Return the elements of an external tensor: as an array if their type is in ``_NATIVE`` and
+    the tensor is not empty, otherwise as bytes.
 
     Raises:
         BadInput: the file is not accepted, or is now too short.

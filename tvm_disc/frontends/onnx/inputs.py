@@ -18,8 +18,8 @@ def variables(graph: GraphProto, given: set[str]) -> list[ast.Var]:
     """Return a variable for each input whose name is not in ``given``, the initializers.
 
     Dims of the same name are equal. A dim whose name is an expression of other named dims (`2*h`)
-    becomes this expression. Each other name that is no identifier becomes a new symbol, and so does
-    a dim without a name.
+    becomes this expression. Any other name that is not an identifier becomes a new symbol, and each
+    dim without a name becomes another one.
 
     Raises:
         Unsupported: an input is not a tensor, or programs do not have its element type.

@@ -20,6 +20,7 @@ def array_of(tensor: TensorProto, folder: str) -> np.ndarray:
     Raises:
         BadInput: an external file is missing, not accepted or too short; or the number of elements
             does not match the dims.
+        Unsupported: programs have no tensors of the element type.
     """
     from onnx.numpy_helper import to_array
 

@@ -69,7 +69,7 @@ def tensor_type(ty: Any) -> Any:
     """Return a type as a ranked tensor type.
 
     Raises:
-        Unsupported: the type is no ranked tensor type, for example a token or a tuple.
+        Unsupported: the type is not a ranked tensor type, for example a token or a tuple.
     """
     from jaxlib.mlir import ir
 
@@ -97,7 +97,8 @@ def constant(op: Any) -> np.ndarray:
     """Return the elements of a constant operation.
 
     Raises:
-        Unsupported: programs do not have the element type.
+        Unsupported: programs do not have the element type, or the elements are in the resource
+            section of the module.
     """
     from jaxlib.mlir import ir
 

@@ -14,14 +14,17 @@ Functions = Callable[[str], Any]  # function of the module by name
 
 
 class _NoFormula(Exception):
-    """Raised for a formula of more than ``MOST`` operators, or of complex numbers."""
+    """Raised for a formula of more than ``MOST`` operators, of complex numbers, or of a value from
+    outside of the block.
+    """
 
 
 def formulas(block: Any, names: Sequence[str], function: Functions) -> list[str] | None:
     """Return a formula, such as ``add(a, multiply(a, 2))``, for each result of a block.
 
     ``names`` are the names of its parameters. Calls are replaced by the formulas of the callee.
-    Returns None if the formulas have more than ``MOST`` operators, or complex numbers.
+    Returns None if the formulas have more than ``MOST`` operators, complex numbers, or values from
+    outside of the block.
     """
     reader = _Reader(function)
     try:

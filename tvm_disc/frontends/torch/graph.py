@@ -39,11 +39,11 @@ class TorchGraph:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The nodes of a graph that Relay cannot express.
+    """Why a graph cannot become one program.
 
     Attributes:
-        nodes: the names of the nodes.
-        reason: the messages, one line for each node.
+        nodes: the names of the nodes that prevent it; empty if they are unknown.
+        reason: one or several lines for the user.
     """
 
     nodes: frozenset[str]

@@ -330,9 +330,9 @@ class Maker(Calls[Value, Dim]):
     def nonempty(
         self, x: Value, axes: Sequence[int], least: int = 1, unless: int | None = None
     ) -> Value:
-        """Return ``x`` with a run-time check that each of ``axes`` has ``least`` elements.
+        """Return ``x`` with a run-time check that each of ``axes`` has at least ``least`` elements.
 
-        PyTorch refuses calls in which it has fewer, except if the axis ``unless`` is empty.
+        PyTorch refuses calls in which one has fewer, except if the axis ``unless`` is empty.
         A scalar has no axes.
         """
         if x.rank == 0:

@@ -194,7 +194,8 @@ def _sizes(nodes: Sequence[FxNode]) -> set[FxNode]:
 def _levels(nodes: Sequence[FxNode], outside: set[FxNode], sizes: set[FxNode]) -> dict[FxNode, int]:
     """Return the level of every node.
 
-    Random operators get levels in the order of the graph, so that their order is preserved.
+    Unsupported nodes that draw random numbers or whose result nothing reads get levels in the order
+    of the graph, so that their order is preserved.
     """
     found: dict[FxNode, int] = {}
     drawn = 0

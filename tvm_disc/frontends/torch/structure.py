@@ -15,7 +15,10 @@ _PLAIN = (bool, int, float, str, type(None))
 def structure_of(
     program: ExportedProgram, literals: Sequence[object], states: Sequence[str]
 ) -> str:
-    """Return the structure as JSON, or an empty string if arguments and results are flat tensors.
+    """Return the structure as JSON, or an empty string.
+
+    The string is empty if arguments and results are flat tensors, or if a constant or a class of
+    them cannot be written as JSON.
 
     Args:
         program: the exported program.

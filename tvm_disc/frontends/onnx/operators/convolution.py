@@ -159,7 +159,6 @@ def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
         )
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     padding = (*before, *after) if fixed else (0,) * 2 * rank
-    # Relay's output_padding must be less than the stride; larger ones are appended as zeros.
     added = [m if m < s or not fixed else 0 for m, s in zip(more, strides, strict=True)]
     made: Expr = op(
         f"nn.conv{rank}d_transpose",

@@ -51,8 +51,8 @@ def _is_plain(n: OnnxNode, window: Window) -> bool:
 def _begin_inside(window: Window) -> bool:
     """Return whether every window begins before the end padding, for every size of the input.
 
-    Then rounding the number of windows up returns ONNX's number of windows. Otherwise it is too
-    large, because ONNX drops windows that begin in the end padding.
+    Then rounding the number of windows up returns ONNX's number of windows. Otherwise the rounded
+    number may be too large, because ONNX drops windows that begin in the end padding.
     """
     return window.is_fixed and all(
         isinstance(after, int) and (k - 1) * d + 1 >= stride + after

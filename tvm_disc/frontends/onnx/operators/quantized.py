@@ -154,7 +154,7 @@ def _qgemm(n: OnnxNode) -> Expr:
 
 
 def _scale(n: Calc, x: Expr) -> Expr:
-    """Return a scale or zero point, of rank 0 if it has one element of known number."""
+    """Return a scale or zero point; if it is known to have one element, the result has rank 0."""
     return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
 
 

@@ -33,7 +33,10 @@ def _items(n: OnnxNode, k: int) -> list[Any]:
 
 
 def _position(n: OnnxNode, k: int, size: int, default: int) -> int:
-    """Return the position in a sequence that input ``k`` has; it must be known at compile time."""
+    """Return input ``k``, which must be a constant, as a position in a sequence of length ``size``.
+
+    A negative position counts from the end. If the input is omitted, the result is ``default``.
+    """
     if n.get(k) is None:
         return default
     place = int(n.number(n[k], "a position in a sequence"))
@@ -41,7 +44,7 @@ def _position(n: OnnxNode, k: int, size: int, default: int) -> int:
 
 
 def _existing(n: OnnxNode, size: int, default: int) -> int:
-    """Return the position of an element that input 1 has; see :func:`_position`.
+    """Return input 1 as the position of an existing element; see :func:`_position`.
 
     Raises:
         TypeMismatch: the sequence has no such element.

@@ -52,7 +52,9 @@ def _reshape_by_attribute(n: OnnxNode) -> Expr:
 
 
 def reshaped(n: OnnxNode) -> Expr:
-    """Return input 0 reshaped to input 1, in which 0 copies a dim and -1 is inferred."""
+    """Return input 0 reshaped to input 1, in which 0 copies a dim (unless ``allowzero`` is set) and
+    -1 is inferred.
+    """
     x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
     count = n.count(shape, "the new shape")
     if n.infer.is_formula(shape):

@@ -39,14 +39,18 @@ def _slice(n: OnnxNode) -> Expr:
 
 
 def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
-    """Return the elements of a vector of starts, ends, steps or widths; it must have ``count``."""
+    """Return the ``count`` elements of a vector of starts, ends, steps or widths.
+
+    If the length of the vector is unknown at compile time, each call checks it.
+    """
     return n.elements(n.of_length(vector, count), "the bounds")
 
 
 def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
     """Return one bound for each of ``rank`` axes, for ``axes`` that are unknown at compile time.
 
-    Element i of ``vector`` is the bound of axis ``axes[i]``; other axes get ``default``.
+    Element i of ``vector`` is the bound of axis ``axes[i]``, or of axis i if ``axes`` is None.
+    Other axes get ``default``.
     """
     if vector is None:
         return [default] * rank

@@ -1,4 +1,4 @@
-"""Converters of loops, conditionals and calls."""
+"""Converters of loops, conditionals, maps and optimization barriers."""
 
 from __future__ import annotations
 

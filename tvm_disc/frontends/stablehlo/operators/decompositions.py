@@ -155,7 +155,8 @@ def _swept(
     state: list[Expr],
     turn: Callable[[list[Expr], list[Expr], Expr], tuple[list[Expr], Expr]],
 ) -> list[Expr]:
-    """Repeat rounds until no pair has been active in a whole sweep, and return the state.
+    """Repeat rounds until no pair has been active in a whole sweep, or for ``MOST_SWEEPS`` sweeps,
+    and return the state.
 
     ``turn(fixed, state, partners)`` returns the state after a round, and for each column whether
     its pair was active, that is, not yet orthogonal or diagonal.

@@ -213,8 +213,8 @@ def _cbrt(n: StableHLONode) -> Expr:
 def _precision(n: StableHLONode) -> Expr:
     """Convert reduce_precision: round to a format with fewer bits of mantissa and exponent.
 
-    Ties are rounded to even. Numbers below the smallest normal number of the format become 0,
-    numbers above the largest one become infinite.
+    Ties are rounded to even. If the format has fewer bits of exponent than the dtype, numbers below
+    its smallest normal number become 0, and numbers above its largest one become infinite.
     """
     x, dtype = n[0], n.dtype(n[0])
     exponent, mantissa = int(n.attr("exponent_bits")), int(n.attr("mantissa_bits"))

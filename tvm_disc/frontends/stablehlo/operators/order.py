@@ -27,7 +27,10 @@ def _sort(n: StableHLONode) -> list[Expr]:
 
 
 def comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
-    """Return a key for ``x`` in which all zeros are equal, and all NaNs are equal and last."""
+    """Return a key that sorts like ``x``, with all zeros equal, and all NaNs equal and last.
+
+    Integers and bfloat16 are returned unchanged.
+    """
     if not is_float(n.dtype(x)) or n.dtype(x) == "bfloat16":
         return x
     zero, nan = n.like(0, x), n.like(float("nan"), x)

@@ -74,7 +74,9 @@ def folded(
 def _valid(
     n: StableHLONode, x: Expr, low: Sequence[Dim], high: Sequence[Dim], gaps: Sequence[int]
 ) -> Expr | None:
-    """Return a mask of the padded tensor that is false for padding, or None without padding."""
+    """Return a mask of the padded tensor that is false for padding and gaps; None if there are
+    none.
+    """
     if not any(isinstance(k, Expr) or k != 0 for k in (*low, *high, *gaps)):
         return None
     inside = n.full(1, n.sizes(x), "bool")

@@ -232,7 +232,7 @@ def _gcd(m: Maker, a: Value, b: Value) -> Value:
 
 
 def _lcm(m: Maker, a: Value, b: Value) -> Value:
-    """Return the least common multiple, or 0 if both operands are 0.
+    """Return the least common multiple, or 0 if an operand is 0.
 
     Elements of 8 and 16 bits are computed in 32 bits, as in PyTorch's kernel.
     """

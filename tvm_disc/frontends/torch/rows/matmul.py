@@ -215,7 +215,9 @@ def _trilinear(
     m: Maker, a: Value, b: Value, c: Value, expand1: Sequence[int], expand2: Sequence[int],
     expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
 ) -> Value:  # fmt: skip
-    """Return the sum over axes of the product of three tensors with new axes, as of Bilinear."""
+    """Return the sum over ``sumdim`` of the product of three tensors with new axes, as in
+    ``nn.Bilinear``.
+    """
     wide = []
     for axes, x in ((expand1, a), (expand2, b), (expand3, c)):
         for axis in axes:

@@ -37,7 +37,7 @@ def _exact(x: Value) -> str:
 
 
 def times(size: Dim, wanted: Dim) -> int | None:
-    """Return ``wanted / size``, the number of copies of an element, or None if it is no integer."""
+    """Return ``wanted / size``, the copies of each element, or None if it is not an integer."""
     if isinstance(size, int) and isinstance(wanted, int):
         return wanted // size if size and wanted % size == 0 else None
     import sympy
