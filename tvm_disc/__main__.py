@@ -199,7 +199,7 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
         "--records", type=Path, metavar="FILE", help="measured times for the choice of variants"
     )
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="limit of the build")
-    group.add_argument("--timings", action="store_true", help="print seconds per stage")
+    group.add_argument("--timings", action="store_true", help="print the time of each stage")
     parser.add_argument("--traceback", action="store_true", help="print a traceback on errors")
 
 
