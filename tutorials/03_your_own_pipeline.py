@@ -67,7 +67,7 @@ assert len(fused.get_global_vars()) == 3
 print(propagate.solver.describe())
 
 # %% [markdown]
-# `build` runs the same passes, and runs your passes before or after any of them.
+# `build` runs these passes and others, and runs your passes before or after any of them.
 # `tvm_disc.compile.STAGES` lists the names. `exe.timings` has an entry for each of your passes.
 
 # %%

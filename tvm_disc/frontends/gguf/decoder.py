@@ -73,8 +73,8 @@ def from_gguf(path: str | os.PathLike[str]) -> IRModule:
 
     Raises:
         BadInput: the file is damaged; a key or a tensor is missing; or a tensor has a wrong shape.
-        Unsupported: the architecture, a tensor's format or the scaling of positions is not
-            supported.
+        Unsupported: the architecture, a variant of it (such as experts or a sliding window), or a
+            tensor's format is not supported.
     """
     file = GGUFFile(path)
     decoder = _Decoder(file, _sizes(file))

@@ -401,7 +401,7 @@ def fold_all(
     """Emit :func:`fold` for several values per thread that are combined jointly.
 
     Sixteen threads combine the values of all threads; then every thread combines these sixteen
-    results. This takes three barriers for any block size.
+    results. This takes at most three barriers.
     """
     block = cast(DeviceBlock, body.block)
     rooms = [block.shared("parts", threads * apart, dtype) for _ in values]

@@ -135,7 +135,9 @@ class _Lines:
     # -- in shared memory --------------------------------------------------------------------------
 
     def chunk(self, body: Body, last: bool = False) -> None:
-        """Emit a sort of 1024 indices of a row into scratch memory, or the result if ``last``."""
+        """Emit a sort of at most 1024 indices of a row into scratch memory, or the result if
+        ``last``.
+        """
         block, length = typed(DeviceBlock, body.block), self.length
         values = block.shared("values", CHUNK, self.dtype)
         places = block.shared("places", CHUNK, "int64")
