@@ -44,7 +44,8 @@ print(exe)
 # ```
 #
 # Kernels have variants, and a decision tree selects one per call, as on a CPU. Here a product of
-# few rows is computed element by element, and one of many rows in tiles.
+# few rows is computed element by element, and one of many rows in tiles, or by cuBLASLt if it is
+# installed.
 
 # %%
 text = str(exe.explain())
