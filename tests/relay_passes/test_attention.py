@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "the scores are an output": (seen_scores, "is read by"),
     "the weights are an output": (seen_weights, "is read by"),
     "another kernel reads the scores": (read_twice, "is read by sum as well"),
-    "no product": (no_product, "not over an element-wise chain from a matmul"),
+    "no product": (no_product, "no chain of element-wise operators and views leads from a matmul"),
     "two products": (two_products, "several matmuls flow into one softmax"),
 }
 
@@ -152,7 +152,7 @@ def test_parts_of_several_dtypes_are_refused() -> None:
     body = weighted(relay.nn.softmax(relay.cast(narrow, "float32")), v)
     kinds, refused = plan(relay.Function([q, k, v], body), FACTS)
     assert "attention" not in kinds
-    assert any("do not all have one dtype of float16, float32, float64" in r for r in refused)
+    assert any("the same dtype, one of float16, float32, float64" in r for r in refused)
 
 
 def test_an_expensive_mask_is_computed_once_for_all_heads() -> None:

@@ -276,7 +276,7 @@ REFUSALS: list[tuple[str, Callable[..., Any], int, str]] = [
         "a dear value in a branch",
         lambda x, y: relay.exp(relay.concatenate(relay.Tuple([relay.tanh(x), y]), axis=1)),
         2,
-        "inside the condition of concat it could not be vectorized",
+        "concat would compute it under a condition, which prevents vectorization",
     ),
     (
         "a product read in parts by a kernel",

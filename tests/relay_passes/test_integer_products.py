@@ -206,7 +206,7 @@ def test_several_convolutions_of_one_value(shared: bool, dtype: str) -> None:
     ("change", "reason"),
     [
         ("wide", "the weights minus their zero point must fit int8"),
-        ("groups", "it has several groups of channels"),
+        ("groups", "expected one group, or one input and one output channel per group"),
         ("inputs", "the scale of the weights differs within an output channel"),
     ],
 )

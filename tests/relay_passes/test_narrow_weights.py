@@ -112,7 +112,7 @@ def refused(body: Any, *params: Any) -> str:
         ),
         (
             lambda: relay.cast(relay.cast(times_column(), "float16"), "float32"),
-            "rounds its operand to float16",
+            "casts to float16, expected float32",
         ),
     ],
 )

@@ -160,7 +160,7 @@ def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
 
     visit(masked)
     if not ends:
-        return "the softmax is not over an element-wise chain from a matmul"
+        return "no chain of element-wise operators and views leads from a matmul to the softmax"
     if len(ends) > 1:
         return "several matmuls flow into one softmax"
     chain = [n for n, yes in reaches.items() if yes and n.cls is not OpClass.DOT]
@@ -184,7 +184,7 @@ def _refusal(found: Attention, solver: Solver) -> str | None:
     typed = [n for n in parts if n not in found.guard[:1]]
     kinds = {n.dtype for n in typed if n.dtype != BFLOAT16 or n is found.result}
     if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
-        return f"its operators do not all have one dtype of {', '.join(DTYPES)}"
+        return f"its operators do not all have the same dtype, one of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
         return "it requires matrices: an operand is a vector"
     if not all(same_matrix(v.inputs[0], v, solver) for v in found.views):

@@ -341,19 +341,28 @@ class _Planner(Relations):
             shape, found = node.inputs[0].shape, list(reduced_axes(node))
             if not self.equal(shape, domain):
                 other = show_shape(domain)
-                return f"it reduces shape {show_shape(shape)}, not proved equal to {other}"
+                return (
+                    f"it reduces a value of shape {show_shape(shape)}, which is not proved equal "
+                    f"to {other}, the shape that this kernel reduces"
+                )
             if found != list(axes):
                 return f"it reduces the axes {found}; this kernel reduces {list(axes)}"
         elif node.cls is OpClass.ELEMWISE:
             if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
                 rows, own = show_shape(domain), show_shape(node.shape)
-                return f"its shape {own} is not proved equal to the shape {rows} of the rows"
+                return (
+                    f"its shape {own} is not proved to be {rows}, which this kernel reduces, or "
+                    "one value per row"
+                )
             if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
                 return "an iteration would read values of other rows, which are not computed yet"
         elif node.cls is OpClass.VIEW:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
                 own = show_shape(node.shape)
-                return f"a row kernel supports only views of one value per row, found shape {own}"
+                return (
+                    "a row kernel can contain a view only of its own values, to one value per row; "
+                    f"this view has shape {own}"
+                )
         else:
             return f"{kind_of(node)} is neither element-wise nor a reduction along the rows"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
@@ -473,7 +482,9 @@ class _Planner(Relations):
             return None
         guard = next((u for u in node.users if u in group and u.op in GUARDED), None)
         if guard is not None:
-            return f"inside the condition of {kind_of(guard)} it could not be vectorized"
+            return (
+                f"{kind_of(guard)} would compute it under a condition, which prevents vectorization"
+            )
         return "a broadcast would recompute it for every element"
 
     def _is_operand(self, group: GroupPlan, node: Node) -> bool:

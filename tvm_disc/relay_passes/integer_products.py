@@ -221,9 +221,9 @@ def unsuitable(node: Node) -> str:
     if node.weighted:
         layout = node.attrs["data_layout"], node.attrs["kernel_layout"]
         if node.op != "relax.nn.conv2d" or layout not in _LAYOUTS:
-            return "only conv2d over NCHW or NHWC, by OIHW, has integer kernels"
+            return "only conv2d of data in NCHW or NHWC with weights in OIHW has integer kernels"
         if not is_dense_or_depthwise(node):
-            return "it has several groups of channels; one is supported"
+            return "expected one group, or one input and one output channel per group"
     elif len(node.inputs[1].shape) != 2:
         return "the weights are not a matrix"
     return ""

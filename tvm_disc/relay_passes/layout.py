@@ -184,7 +184,8 @@ class _Islands:
             moved, read = _number(images, "image"), _number(count, "convolution")
             yield WhyNot(
                 f"{node.label} channels last",
-                f"it would transpose {moved} to speed up {read}, which costs more than it saves",
+                f"it would transpose {moved} to speed up {read}, which costs at least as much as "
+                "it saves",
             )
 
 

@@ -192,8 +192,9 @@ class _Products:
             block = _block(len(arrays[0]), group)
             if block is None:
                 reason = (
-                    f"no multiple of {NIBBLES} from {LEAST_BLOCK} to {MOST_BLOCK} divides the "
-                    f"number of rows that share a scale, {group}"
+                    f"expected a multiple of {NIBBLES} rows of weights, found {len(arrays[0])}, "
+                    f"and a multiple of {NIBBLES} from {LEAST_BLOCK} to {MOST_BLOCK} that divides "
+                    f"the number of rows that share a scale, {group}"
                 )
                 self.refused.append(WhyNot(f"int8 rows of {product.label}", reason))
             else:
@@ -404,7 +405,7 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
         wider = ("int32", "int64", COMPUTED) if held in NARROW else (COMPUTED,)
         exact = node.dtype in (held, *wider)
     if not exact:
-        return f"{node.label} rounds its operand to {node.dtype}"
+        return f"{node.label} casts to {node.dtype}, expected {COMPUTED}"
     # Literals of other types are small, such as scales, and are converted at once.
     small = held not in NARROW and given.scale is None and given.zero is None
     return replace(given, stored=given.stored.astype(node.dtype)) if small else given
@@ -421,7 +422,9 @@ def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
     if first.scale is not None:
         return f"{node.label} adds to the weights after the product with the scale"
     if node.dtype not in ("int16", "int32", "int64", COMPUTED):
-        return f"{node.label} subtracts the zero point in {node.dtype}"
+        return (
+            f"{node.label} subtracts the zero point in {node.dtype}, expected int32 or {COMPUTED}"
+        )
     assert node.row is not None
     by = by.astype(node.dtype) * -node.row.shifts
     if first.zero is not None:
@@ -439,7 +442,7 @@ def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
     """
     stored, zero, scale = given.stored, given.zero, given.scale
     if stored.dtype.name not in NARROW:
-        return "the weights are not stored as int8, int4 or bfloat16"
+        return "the weights are not stored as int8, uint8 or bfloat16"
     k, n = stored.shape
     parts = [x for x in (scale, zero) if x is not None]
     period = given.period

@@ -151,7 +151,7 @@ class MeasureErrors:
     def add(self, values: Sequence[Array]) -> None:
         """Add ``values``, the results of a call that this pass added.
 
-        Sums that are NaN or infinite are left out, as such calls do not extend ranges.
+        Sums that are NaN or infinite are left out.
         """
         sums = np.asarray([float(v) for v in values]).reshape(-1, 2)
         self._sums += np.where(np.isfinite(sums).all(1, keepdims=True), sums, 0.0)
@@ -188,7 +188,10 @@ class QuantizeOperands:
         def quantize(out: Sequence_, node: Node, weights: Array) -> Node | None:
             made, error = form(out, node, weights), next(errors)
             if made is None:
-                reason = "its operand was empty, NaN or infinite in all calibration inputs"
+                reason = (
+                    "its operand was infinite in a calibration input, or empty or NaN in all of "
+                    "them"
+                )
                 self.refused.append(WhyNot(f"{node.label} in int8", reason))
                 return None
             sizes = " x ".join(map(str, weights.shape))

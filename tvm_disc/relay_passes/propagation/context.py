@@ -275,7 +275,11 @@ class PropagationContext(Emitter):
         """Simplify the broadcast of n against min(n, k), k >= 1: it is valid exactly if n <= k."""
         most = self.cut_at(dim, cut)
         if most is not None and self.solver.known_le(i64(1), most):
-            self.solver.require_le(dim, most, self.where(f"a slice must keep all of axis -{axis}"))
+            self.solver.require_le(
+                dim,
+                most,
+                self.where(f"broadcasting requires a slice that keeps all of axis -{axis}"),
+            )
 
     # -- values --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
 _ONE = relax.const(np.asarray(1, "int64"), "int64")
-_SCORES = "only an attention may combine the elements of its scores"
+_SCORES = "it combines elements of scores or of a mask, which only an attention may do"
 _NEUTRAL: Mapping[str, Callable[[str], object]] = {
     "relax.sum": lambda dtype: 0,
     "relax.max": lambda dtype: False if dtype == "bool" else _limits(dtype)[0],

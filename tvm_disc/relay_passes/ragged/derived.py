@@ -86,7 +86,7 @@ def _derived(values: Values, root: RaggedDim, size: Expr) -> RaggedDim:
     raw = relax.Var(f"{name}_total", relax.ShapeType(ndim=1))
     relax.expr._update_type(read, raw.ty)
     out.bindings.append(relax.VarBinding(raw, read))
-    rows = values.dims.solver.symbol(f"{name}_rows", f"rows of input '{name}' behind a window")
+    rows = values.dims.solver.symbol(f"{name}_rows", f"packed rows of a result of input '{name}'")
     ty = relax.ShapeType([rows])
     out.bindings.append(relax.MatchCast(relax.Var(f"{name}_totals", ty), raw, ty))
     return RaggedDim(root.items, size, rows, root.fewest, [], offsets, root=root)

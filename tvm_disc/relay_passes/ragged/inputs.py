@@ -93,7 +93,7 @@ class RaggedInputs:
             self.solver.require(
                 count >= 1,
                 "offsets",
-                f"the offsets of '{name}' must have one element more than there are items",
+                f"the offsets of '{name}' must not be empty: b items have b + 1 offsets",
             )
             ty = relax.TensorType([count], "int64")
             offsets = relax.Var(f"{name}_offsets", ty)

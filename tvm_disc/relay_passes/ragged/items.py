@@ -23,7 +23,7 @@ from tvm_disc.relay_passes.rewrite import operand_expr, reduce_call
 from tvm_disc.tir.builder import i64
 from tvm_disc.typing import Expr
 
-PART = "it slices the ragged axis"
+PART = "it slices the ragged axis; expected a slice of this axis alone, of known size, by step 1"
 _OPERATORS: Mapping[type, Callable[[Expr, Expr], Expr]] = {
     tirx.Add: R.add,
     tirx.Sub: R.subtract,

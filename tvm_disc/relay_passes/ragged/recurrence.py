@@ -135,7 +135,10 @@ class Recurrence:
                 raise NotRagged(_COMBINES)
         for k in self.wanted.values():
             if k not in self.items and k not in self.grown:
-                raise NotRagged("its number of steps differs between items")
+                raise NotRagged(
+                    "a result is neither a state of each item nor a value of each step, and the "
+                    "number of steps differs between items"
+                )
 
     def _is_shared(self, k: int, form: Dense) -> bool:
         dims = self.values.dims

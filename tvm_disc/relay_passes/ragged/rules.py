@@ -188,10 +188,10 @@ def _take(values: Values, node: Node, forms: Forms) -> Form | str:
     data, picks = forms
     axis = node.attrs["axis"]
     if not isinstance(data, Dense) or not isinstance(picks, Packed):
-        return "it gathers from a ragged value"
+        return "it gathers from a ragged value, or by indices that only an attention may read"
     shape = node.inputs[0].shape
     if axis is None or int(axis) % len(shape) != 0:
-        return "its indices are ragged, and it gathers along another axis than 0"
+        return "its indices are ragged, and it gathers along an axis other than 0"
     if values.dims.sizes_in(shape[:1]):
         return "it gathers from a value that is padded to the largest length"
     stored = values.dims.stored(node.shape, picks.dim, picks.at)
