@@ -60,8 +60,8 @@ class Attention:
 
 
 def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
-    """Return the attention whose last matmul is ``result``; None if no operand of ``result`` is a
-    softmax; a WhyNot if the softmax is not part of a supported attention.
+    """Return the attention whose last matmul is ``result``; None if the first operand of ``result``
+    is not a softmax; a WhyNot if the softmax is not part of a supported attention.
     """
     views: list[Node] = []
     guard: tuple[Node, ...] = ()

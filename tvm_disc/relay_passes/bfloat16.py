@@ -3,8 +3,8 @@
 An operator on bfloat16 tensors becomes one on float32 between casts (``relax.astype``), which
 fusion merges into the surrounding kernels. A fused kernel therefore rounds exactly where the graph
 has a bfloat16 value. Composite operators (softmax, normalization) round once, at their end, and
-reductions accumulate in float32. Data movement copies the bits. Matmuls read bfloat16 operands
-and return their float32 accumulators.
+reductions accumulate in float32. Data movement copies the bits. Matmuls and convolutions read their
+operands directly if all are bfloat16, and return their float32 accumulators.
 """
 
 from __future__ import annotations

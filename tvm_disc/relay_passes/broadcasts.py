@@ -101,7 +101,7 @@ def broadcast_of_broadcast(out: Sequence_, node: Node) -> Node | None:
 
 
 def neutral_operand(out: Sequence_, node: Node) -> Node | None:
-    """max(x, -inf), min(x, inf), x * 1, x / 1, integer x + 0 -> x."""
+    """max(x, -inf), min(x, inf), x * 1, x / 1, integer x + 0 and x - 0 -> x."""
     if node.op not in _NEUTRAL or len(node.inputs) != 2:
         return None
     for k, c in enumerate(node.inputs):

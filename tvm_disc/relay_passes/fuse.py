@@ -238,7 +238,7 @@ class _Outliner:
 
 
 def _without_dead(nodes: Sequence[Node]) -> tuple[list[Node], set[Node]]:
-    """Return (nodes that are read, core operators that nothing reads)."""
+    """Return (nodes to keep, core operators whose results are not used)."""
     dead: set[Node] = set()
     read: set[Node] = set()
     for node in reversed(nodes):

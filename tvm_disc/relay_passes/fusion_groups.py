@@ -17,9 +17,10 @@ class GroupPlan:
     Invariant: contracting every group to a point leaves the graph acyclic.
 
     Attributes:
-        frame: for a node after the anchor, a contraction, the index in ``frames`` of its index map.
+        frame: for the anchor and the nodes of its epilogue, the index in ``frames`` of the index
+            map.
         frames: (order of the elements, shape) of each index map; the first is the anchor's.
-        span: positions of the first and the last member.
+        span: positions of the first and the last member, including members that have left.
         attention: the parts of the attention, if the group is one.
         merged: anchors of the groups that were merged into this one.
     """
@@ -130,7 +131,7 @@ class Homes:
 
 @dataclass
 class FusionPlan:
-    """The groups of one sequence, in program order, and the reasons for refused merges."""
+    """The groups of one sequence, in program order, and the refused fusions with reasons."""
 
     groups: list[GroupPlan]
     refused: list[WhyNot]

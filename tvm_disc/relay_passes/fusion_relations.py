@@ -29,7 +29,10 @@ class Relations:
         return group.anchor.shape
 
     def within(self, domain: Sequence[object], shape: Sequence[object]) -> bool:
-        """Return whether ``domain`` provably has no more elements than ``shape``."""
+        """Return whether ``domain`` provably has no more elements than ``shape``.
+
+        Leading dims that only ``shape`` has are assumed to be at least 1.
+        """
         if self.solver.known_same_elements(list(domain), list(shape)):
             return True
         if len(domain) > len(shape):

@@ -52,10 +52,10 @@ class QuantizedMatrix:
 def quantized(matrix: Array, form: WeightFormat) -> QuantizedMatrix:
     """Quantize a finite float32 matrix ``[K, N]``, symmetrically.
 
-    Each group has two candidate scales, and the one with the smaller error is used. The first maps
-    the element of largest magnitude to the lowest number, -128 or -8; the second maps it to the
-    highest, 127 or 7. With ``form.positive`` only the second scale is tried. Scales are rounded to
-    float16 in its normal range, so that kernels read 16 bits.
+    Each column of a group has two candidate scales, and the one with the smaller error is used.
+    The first maps the element of largest magnitude to the lowest number, -128 or -8; the second
+    maps its magnitude to the highest, 127 or 7. With ``form.positive`` only the second is tried.
+    Scales are rounded to float16 in its normal range, so that kernels read 16 bits.
     """
     k, n = matrix.shape
     group = form.group or max(k, 1)

@@ -64,7 +64,10 @@ def import_versions(
 
 
 def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
-    """Return the versions of a module after `propagate`, the general one last."""
+    """Return the versions of a module after `propagate`, the general one last.
+
+    A ragged program has exactly one version.
+    """
     names = _input_names(module, told.params) if told.ragged else None
     if names is not None:
         _check_names(told.ragged, names)
@@ -99,7 +102,7 @@ def _input_names(module: Any, params: Mapping[str, Any]) -> list[str] | None:
 
 
 def kernel_calls(mod: Any) -> int:
-    """Return the number of kernel calls in a fused module, counting loop bodies once."""
+    """Return the number of kernel calls in the functions of a fused module, except in branches."""
     functions = dict(mod.functions_items())
     plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
     calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]

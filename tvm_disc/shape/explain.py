@@ -149,7 +149,9 @@ _SOURCES = re.compile(r" \((?:\w+: input '[^']*' axis \d+(?:, )?)+\)")
 
 
 def describe(solver: Described) -> str:
-    """Return a table of symbols, facts, guards, and equalities that would simplify the program."""
+    """Return the text of symbols, facts, guards, unchecked conditions, notes, and equalities that
+    would simplify the program.
+    """
     lines, rows = ["symbols"], []
     for var, source in solver.symbols():
         defined = var in solver.definitions

@@ -75,8 +75,9 @@ class FactStore:
     def at(self, syms: Iterable[Atom]) -> tuple[State, list[Fact]]:
         """Return the state and the facts for queries about these symbols.
 
-        They are those of the innermost closed scope that introduced one of the symbols, or of the
-        current scope if there is no such scope.
+        They are those of the innermost closed scope that introduced one of the symbols. If there
+        is no such scope, or if two of these scopes are not nested, they are those of the current
+        scope.
         """
         scope = self._innermost(syms) if self.home else None
         if scope is None:

@@ -100,8 +100,8 @@ class Solver:
         """Return a new int64 symbol.
 
         Its printed name is `name`, changed to a unique identifier. `source` is the user's term for
-        it, such as "input 'x' axis 0". It belongs to the innermost open scope, or to the open scope
-        in which `Solver.depth` was `depth`.
+        it, such as "input 'x' axis 0". The symbol belongs to the innermost open scope, or to the
+        open scope that was opened when `Solver.depth` became `depth`; 0 is the whole program.
         """
         base = unique = legible(name)
         i = 0
@@ -394,8 +394,8 @@ class Solver:
 
     @query
     def why(self, claim: object) -> list[str]:
-        """Return a minimal set of facts that proves the claim, then the laws used; empty if
-        unknown.
+        """Return a minimal set of facts that proves or refutes the claim, then the laws used; empty
+        if unknown.
         """
         if isinstance(claim, str):
             claim = parse_constraint(claim, self.resolve)
@@ -407,6 +407,8 @@ class Solver:
     @query
     def require(self, cond: object, context: str, message: str = "") -> None:
         """Require a condition: nothing to do if proved, a guard and a new fact if unknown.
+
+        A condition with an opaque expression, such as a float, becomes a guard, but not a fact.
 
         Raises:
             ShapeConflict: the condition is refuted.
@@ -527,7 +529,7 @@ class Solver:
     # -- text
 
     def facts(self) -> list[Fact]:
-        """Return every fact, in the order given, and the likely values."""
+        """Return the facts in the order given, then those of closed scopes, then likely values."""
         hints = [
             Fact("likely", f"likely({self._convert.vars[a].name}, {list(v)})", "hint", TRUE)
             for a, v in self._likely.items()

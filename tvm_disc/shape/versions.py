@@ -33,7 +33,10 @@ T = TypeVar("T", bound=HasSolver)
 def special_version(
     read: Callable[[Sequence[str]], T], general: T
 ) -> tuple[T, tuple[Wish, ...]] | None:
-    """Return the program under all wishes, and these wishes; None if the program has no wish.
+    """Return the program under its wishes, and these wishes.
+
+    Returns None if the program has no open wish, or if its wishes contradict each other. If wishes
+    that arise under these premises contradict them, the later wishes are left out.
 
     Args:
         read: returns the program under premises in the constraint language.

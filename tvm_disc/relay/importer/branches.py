@@ -120,7 +120,10 @@ class Branches:
         return relax.TensorType(dims, a.dtype)
 
     def _outer_dim(self, a: Expr, b: Expr, inner: Container[object]) -> object:
-        """Return the common dim of both branches, or None if only inner symbols express it."""
+        """Return the common dim of both branches.
+
+        Returns None if the dims are not proved equal, or if only inner symbols express them.
+        """
         if not self.ctx.same(a, b):
             return None
         for dim in map(self.solver.simplify, (a, b)):

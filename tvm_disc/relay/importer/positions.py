@@ -81,7 +81,7 @@ def _integers(x: Tensor) -> np.ndarray | None:
 
 
 def bounds(ctx: Emitter, x: object) -> Bounds:
-    """Return the least and the greatest element, each None if unknown."""
+    """Return a lower and an upper bound of the elements, each None if unknown."""
     if not isinstance(x, Tensor) or not ("int" in x.dtype or x.dtype == "bool"):
         return None, None
     if x.low is None and x.high is None:

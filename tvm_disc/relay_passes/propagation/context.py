@@ -272,7 +272,7 @@ class PropagationContext(Emitter):
         return super().broadcast_dims(shapes)
 
     def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
-        """Simplify the broadcast of n against min(n, k), k >= 1: it is valid exactly if n <= k."""
+        """Simplify the broadcast of n against min(n, k), k >= 1, to the requirement n <= k."""
         most = self.cut_at(dim, cut)
         if most is not None and self.solver.known_le(i64(1), most):
             self.solver.require_le(
