@@ -21,7 +21,7 @@ from tvm_disc.relay.expressions import expressions
 from tvm_disc.typing import Expr, TVMFunction, TVMModule
 
 PREFIX = "disc.object."
-GENERAL = "disc.general"  # attribute of functions that take and return boxed values
+GENERAL = "disc.general"  # attribute of specializations, which may take and return boxed values
 
 
 def object_call(name: str, *args: object) -> Expr:
@@ -43,20 +43,20 @@ def is_object(ty: object) -> bool:
 
 
 def uses_boxes(mod: TVMModule) -> bool:
-    """Return whether a Relax module has boxed values."""
+    """Return whether a function of a Relax module needs boxes; see :func:`needs_boxes`."""
     functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
     return any(map(needs_boxes, functions))
 
 
 def needs_boxes(func: TVMFunction) -> bool:
-    """Return whether a Relax function has boxed values."""
+    """Return whether a Relax function has boxed values, or may take and return them."""
     if is_general(func) or any(is_object(p.ty) for p in func.params):
         return True
     return any(object_op(e) is not None for e in expressions(func.body))
 
 
 def is_general(func: TVMFunction) -> bool:
-    """Return whether a Relax function takes and returns boxed values."""
+    """Return whether a Relax function may take and return boxed values, unlike a loop."""
     return func.attrs is not None and GENERAL in func.attrs
 
 

@@ -90,7 +90,8 @@ def import_module(
     Raises:
         Unsupported: an operator or construct has no import rule; the message has its name and
             source location.
-        TypeMismatch: operands do not fit the operator.
+        TypeMismatch: operands do not fit the operator, the module has no ``main``, or ``params``
+            does not fit its inputs.
         ShapeConflict: dims can never agree.
     """
     if "main" not in mod:

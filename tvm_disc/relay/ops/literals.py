@@ -58,7 +58,10 @@ def literal(name: str, args: Sequence[object], attrs: Attrs, most: int) -> np.nd
 
 
 def _elements(name: str, args: Sequence[Any]) -> tuple[int, int]:
-    """Return (lower bound of the number of result elements, number of operand elements).
+    """Return (number of elements that the limit applies to, number of operand elements).
+
+    The limit applies to the results of element-wise operators and to the operands of others. It is
+    not applied to ``arange`` here.
 
     Raises:
         ValueError: the operands cannot be broadcast.

@@ -84,8 +84,8 @@ def op(
 ) -> OpRow:
     """Return the table entry of an operator whose operand names are ``args``, separated by spaces.
 
-    By default an element-wise operator of one operand keeps its type, unless an attribute names
-    the type of the result.
+    By default an element-wise operator of one operand keeps its type, unless ``compares`` is set or
+    an attribute names the type of the result.
     """
     names = tuple(args.split())
     if keeps_type is None:

@@ -160,7 +160,7 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 
 
 def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
-    """Return the axes to reduce; all of them for None."""
+    """Return the axes to reduce: all for None, and for an empty tuple without ``exclude``."""
     if axis is None and exclude:
         raise ValueError("exclude without axes")
     if axis is None or (axis == () and not exclude):

@@ -88,7 +88,10 @@ def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: objec
 def avg_pool2d_grad(
     gradient: Array, data: Array, *, layout: str, count_include_pad: bool, **attrs: Any
 ) -> Array:
-    """Distribute each window's gradient evenly over its elements."""
+    """Add ``gradient / count`` to each element of each window.
+
+    ``count`` is the number of elements of the window, with the padding if ``count_include_pad``.
+    """
     given, x = _nchw(gradient, data, layout=layout)
     _require_windows(given, x, attrs)
     out = np.zeros_like(x)

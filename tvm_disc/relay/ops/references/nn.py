@@ -144,7 +144,7 @@ def group_norm(
 
 
 def l2_normalize(x: Array, *, eps: float, axis: Sequence[int] | None) -> Array:
-    """Divide by the Euclidean norm along ``axis``."""
+    """Divide by the Euclidean norm along ``axis``, or by ``sqrt(eps)`` if that is larger."""
     axes = tuple(axis or ()) or None
     return np.asarray(x / np.sqrt(np.maximum((x * x).sum(axes, keepdims=True), eps)))
 

@@ -43,7 +43,10 @@ def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, 
 def sparse_fill_empty_rows(
     indices: Array, values: Array, shape: Array, default: Array
 ) -> tuple[Array, Array, Array]:
-    """Insert a default value at column 0 of each empty row; also return which rows were empty."""
+    """Return (coordinates, values, whether each row was empty), all int64, in order of rows.
+
+    Each empty row receives the default value at column 0.
+    """
     height = int(shape[0])
     empty = ~np.isin(np.arange(height), indices[:, 0])
     added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)

@@ -270,7 +270,7 @@ def repeat(x: Array, *, repeats: int, axis: int | None) -> Array:
 
 
 def reverse(x: Array, *, axis: int | None) -> Array:
-    """Reverse one axis."""
+    """Reverse one axis, or all for None."""
     return np.flip(x, axis)
 
 
