@@ -248,7 +248,7 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> object:
 
 
 def has_attribute(*keys: str) -> bool:
-    """Return whether an operator has one of these attributes."""
+    """Return whether any operator has one of these attributes with a true value."""
     return any(entry.get_attr(key) for entry in _ENTRIES.values() for key in keys)
 
 

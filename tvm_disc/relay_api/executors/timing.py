@@ -16,7 +16,9 @@ def timed(
     number: int = 5,
     min_repeat_ms: int | None = None,
 ) -> BenchmarkResult:
-    """Return mean seconds per call in ``repeat`` runs of ``number`` calls, after one warm-up call.
+    """Return the mean seconds per call of ``repeat`` runs, after one warm-up call.
+
+    A run repeats ``number`` calls until it has taken ``min_repeat_ms``.
 
     Args:
         min_repeat_ms: minimum duration of a run.

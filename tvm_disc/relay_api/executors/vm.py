@@ -169,7 +169,7 @@ class VirtualMachine:
 
     Args:
         exe: the result of ``relay.vm.compile``, a ``tvm_disc`` program, or its library.
-        memory_cfg: ``naive`` and ``pooled`` are equivalent: memory is planned at compile time.
+        memory_cfg: ignored, because memory is planned at compile time.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -212,7 +212,7 @@ class VirtualMachine:
         self._inputs[func_name] = given
 
     def set_one_input(self, func_name: str, *args: object, **kwargs: object) -> None:
-        """Set one input, by position and value, or by name.
+        """Set one input, by name or position and value, or as ``name=value``.
 
         Raises:
             BadInput: there is no such input, or the number of inputs given is not one.

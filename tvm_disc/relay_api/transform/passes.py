@@ -135,9 +135,7 @@ def SimplifyInference() -> FunctionPass:
 
 
 def EliminateCommonSubexpr(fskip: Callable[[Expr], bool] | None = None) -> FunctionPass:
-    """Return a pass that merges calls of the same operands, except calls for which ``fskip``
-    returns True.
-    """
+    """Return a pass that merges equal calls, except calls for which ``fskip`` returns True."""
     return _each("EliminateCommonSubexpr", 3, lambda func: eliminate_common_subexpr(func, fskip))
 
 
