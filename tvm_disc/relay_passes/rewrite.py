@@ -190,7 +190,7 @@ def is_core(binding: Binding) -> bool:
 
 
 def drop_dead(out: Sequence_) -> None:
-    """Remove unused calls and tuples."""
+    """Remove unused tuples and calls of core operators without effects."""
     used: set[object] = {*out.results}
     kept = []
     for binding in reversed(out.bindings):

@@ -25,7 +25,7 @@ LARGEST = 1 << 31
 
 
 def ask_z3(convert: Converter, facts: Sequence[Fact], claim: Cond) -> bool | None:
-    """Return True, False, or None if Z3 gives up."""
+    """Return True, False, or None if Z3 gives up, is missing, or cannot express the conditions."""
     given = [f.cond for f in connected(facts, claim.syms)]
     conds = [claim, *given]
     if any(_unsuitable(c) for c in conds):
