@@ -57,6 +57,20 @@ ROWS: tuple[tuple[str, list[list[Any]], Callable[..., Any], str, int], ...] = (
         2,
     ),
     ("slice", [["n", 4]], lambda bb, s, x: R.strided_slice(x, [-2], [1], [2**31 - 1]), "", 0),
+    (
+        "add the first row",
+        [["n", 4]],
+        lambda bb, s, x: R.add(x, bb.emit(R.strided_slice(x, [0], [0], [1]))),
+        "n, 4",
+        0,
+    ),
+    (
+        "add the first rows",
+        [["n", 4]],
+        lambda bb, s, x: R.add(x, bb.emit(R.strided_slice(x, [0], [0], [2]))),
+        "n, 4",
+        1,
+    ),
     ("slice last", [["n", 4]], lambda bb, s, x: R.strided_slice(x, [1], [-1], [4]), "n, 1", 0),
     ("slice all", [["n", 4]], lambda bb, s, x: R.strided_slice(x, [0], [0], [s["n"]]), "n, 4", 0),
     (

@@ -272,9 +272,12 @@ class PropagationContext(Emitter):
         return super().broadcast_dims(shapes)
 
     def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
-        """Simplify the broadcast of n against min(n, k), k >= 1, to the requirement n <= k."""
+        """Simplify the broadcast of n against min(n, k), k >= 2, to the requirement n <= k.
+
+        With k = 1, every n is valid: min(n, 1) is broadcast.
+        """
         most = self.cut_at(dim, cut)
-        if most is not None and self.solver.known_le(i64(1), most):
+        if most is not None and self.solver.known_le(i64(2), most):
             self.solver.require_le(
                 dim,
                 most,
