@@ -41,7 +41,8 @@ def building(builder: Builder) -> Iterator[None]:
 
 def current(default: Builder | None = None) -> Builder:
     """Return the current builder, or the default."""
-    builder = _CURRENT.get() or default
+    found = _CURRENT.get()
+    builder = default if found is None else found  # a builder of no inputs has length 0
     if builder is None:
         raise RuntimeError("no builder is current: operators on tensors need `building(...)`")
     return builder
