@@ -11,8 +11,8 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper  # noqa: E402
 
-from tests.frontends.onnx.helpers import F32, build, model, node, same  # noqa: E402
-from tvm_disc.errors import Unsupported  # noqa: E402
+from tests.frontends.onnx.helpers import F16, F32, I8, I32, build, model, node, same  # noqa: E402
+from tvm_disc.errors import TypeMismatch, Unsupported  # noqa: E402
 from tvm_disc.frontends.onnx.declaration import declared_by_onnx  # noqa: E402
 
 X = {"x": (F32, ["n", 3])}
@@ -45,6 +45,31 @@ def test_unknown_parts_of_a_node_are_refused(refused: Any, message: str) -> None
     with pytest.raises(Unsupported) as error:
         build(model([refused], X))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "opset", "message"),
+    [
+        ("ReduceL2", [I8], 18, "input 0 ('data'): version 18 of the operator accepts float32, "),
+        ("ReduceLogSum", [I8], 13, "float64, uint32, uint64, bfloat16, found int8"),
+        ("Relu", [I32], 13, "accepts float32, float16, float64, bfloat16, found int32"),
+        ("Mul", [I8, I8], 13, "input 0 ('A'): version 13 of the operator accepts float32, int32"),
+        ("Add", [F32, F16], 21, "input 1 ('B'): expected float32, the type of 'A', found float16"),
+        ("Gather", [F32, F32], 21, "input 1 ('indices'): version 13 of the operator accepts int32"),
+    ],
+)
+def test_types_that_a_version_excludes(
+    name: str, types: list[int], opset: int, message: str
+) -> None:
+    inputs = {f"x{k}": (kind, ["n", 3]) for k, kind in enumerate(types)}
+    with pytest.raises(TypeMismatch) as error:
+        build(model([node(name, list(inputs), ["y"])], inputs, opset=opset))
+    assert f"ONNX {name} 'y': " in str(error.value) and message in str(error.value)
+
+
+def test_a_later_version_accepts_more_types() -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Mul", ["a", "a"], ["y"])]
+    same(model(nodes, {"x": (I8, ["n", 3])}, opset=14), [np.array([[-3, 2, 9]], "int8")])
 
 
 def test_a_version_has_its_own_attributes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch
 
 from .helpers import F32, I8, U8, build, model, node, normal, same
 
@@ -136,12 +136,12 @@ def test_dynamic_scales() -> None:
 @pytest.mark.parametrize(
     ("made", "kind", "words"),
     [
-        (node("QuantizeLinear", ["x", "s", "f"], ["y"]), Unsupported, "QuantizeLinear 'y'"),
         (
-            node("DequantizeLinear", ["x", "v"], ["y"], axis=3),
+            node("QuantizeLinear", ["x", "s", "f"], ["y"]),
             TypeMismatch,
-            "axis 3 is out of range",
+            r"QuantizeLinear 'y': input 2 \('y_zero_point'\): .* found float32",
         ),
+        (node("QuantizeLinear", ["x", "v"], ["y"], axis=3), TypeMismatch, "axis 3 is out of range"),
     ],
 )
 def test_what_does_not_fit_is_refused(made: Any, kind: Any, words: str) -> None:

@@ -135,11 +135,11 @@ class OnnxGraph:
     def _results(self, proto: Proto) -> Any:
         domain = normal(proto.domain)
         own, opset = self.model.functions.get(called(proto)), self.opset(domain)
-        declared = check_node(proto, own, opset)
+        inputs = [self.lookup(name) for name in proto.input]
+        declared = check_node(proto, own, opset, [self._dtype(x) for x in inputs])
         if own is not None:
             return self._call(own, proto, self._opsets_of(own))
         row = find(domain, proto.op_type, opset)
-        inputs = [self.lookup(name) for name in proto.input]
         if row is not None:
             node = OnnxNode(self.infer, proto, inputs, attributes(proto), opset, self)
             with building(node):
@@ -188,6 +188,11 @@ class OnnxGraph:
         for node in function.node:
             inner.node(node)
         return [inner.lookup(name) if outer else None for name, outer in pairs]
+
+    def _dtype(self, x: object) -> str | None:
+        """Return the element type of a tensor, or None for another value."""
+        ty = self.infer.type_of(x) if isinstance(x, Expr) else None
+        return ty.dtype if isinstance(ty, rt.TensorType) else None
 
     def _type_proto(self, x: object) -> object:
         from onnx.helper import np_dtype_to_tensor_dtype
