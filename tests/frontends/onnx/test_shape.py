@@ -160,6 +160,51 @@ def test_axes_that_are_not_there_are_refused() -> None:
         build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([0, -4])))
 
 
+LISTS: list[tuple[str, dict[str, list[int]], str]] = [
+    ("Tile", {"r": [2]}, "repeats: expected a vector of 2 elements, found 1"),
+    ("Pad", {"p": [0, 1]}, "pads: expected a vector of 4 elements, found 2"),
+    ("Slice", {"s": [0], "e": [1, 2]}, "ends: expected a vector of 1 element, found 2"),
+    ("Slice", {"s": [0], "e": [1], "a": [0, 1]}, "starts: expected a vector of 2 elements, found"),
+    ("Slice", {"s": [0, 0], "e": [1, 2], "a": [0, 1], "t": [1]}, "steps: expected a vector of 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "lists", "message"), LISTS)
+def test_lists_of_wrong_lengths_are_refused(
+    name: str, lists: dict[str, list[int]], message: str
+) -> None:
+    made = node(name, ["x", *lists], ["y"])
+    with pytest.raises(TypeMismatch, match=f"ONNX {name} 'y': {message}"):
+        build(over([made], **{k: np.array(v) for k, v in lists.items()}))
+    vectors: dict[str, Any] = {k: (I64, [len(v)]) for k, v in lists.items()}
+    with pytest.raises(DiscError, match=f"ONNX {name} 'y': "):
+        build(model([made], {"x": (F32, ["a", "b"]), **vectors}))
+
+
+@pytest.mark.parametrize(
+    ("made", "opset", "message"),
+    [
+        (node("Transpose", ["x"], ["y"], perm=[0]), 21, r"perm: expected 2 axes, found \[0\]"),
+        (node("Transpose", ["x"], ["y"], perm=[0, 1, 2]), 21, "perm: expected 2 axes, found"),
+        (node("Slice", ["x"], ["y"], starts=[0, 1], ends=[1]), 9, "ends: expected 2 elements"),
+        (node("Slice", ["x"], ["y"], starts=[0, 1], ends=[1, 2], axes=[0]), 9, "starts: expected"),
+    ],
+)
+def test_attributes_of_wrong_lengths_are_refused(made: Any, opset: int, message: str) -> None:
+    with pytest.raises(TypeMismatch, match=message):
+        build(model([made], {"x": (F32, ["a", "b"])}, opset=opset))
+
+
+def test_bounds_of_a_call_have_one_length() -> None:
+    """A vector of one bound is not broadcast to all axes."""
+    vectors: dict[str, Any] = {k: (I64, [k]) for k in ("s", "e", "a")}
+    made = model([node("Slice", ["x", "s", "e", "a"], ["y"])], {"x": (F32, ["m", "n"]), **vectors})
+    x, one, two = normal(4, 5), np.array([1]), np.array([0, 1])
+    program = same(made, [x, one, one * 3, one], [x, two, two + 3, two])
+    with pytest.raises(GuardFailed):
+        program(x, one, two + 3, two)
+
+
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_split_of_few_elements_as_onnx_runtime(count: int) -> None:
     runtime = pytest.importorskip("onnxruntime")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.frontends.calc import Calc, Expr, op
 from tvm_disc.relay.infer import Inference
 from tvm_disc.typing import GraphProto, Proto
@@ -90,9 +90,21 @@ class OnnxNode(Calc):
         """Return ``x`` plus a vector along the channels, input ``k``, if there is one."""
         return x if self.get(k) is None else op("nn.bias_add", x, self[k], axis=1)
 
-    def of_length(self, vector: Expr, count: int) -> Expr:
-        """Return ``vector``; if its length is unknown, each call checks that it is ``count``."""
-        return vector if self.literals(vector)[0] is not None else self.reshape(vector, [count])
+    def of_length(self, vector: Expr, count: int, what: str) -> Expr:
+        """Return ``vector``; if its length is unknown, each call checks that it is ``count``.
+
+        Raises:
+            TypeMismatch: ``vector`` is not a vector, or has another length.
+        """
+        dims = self.literals(vector)
+        if dims == [None]:
+            return self.reshape(vector, [count])
+        if dims != [count]:
+            found = f"{dims[0]}" if len(dims) == 1 else f"a tensor of rank {len(dims)}"
+            raise TypeMismatch(
+                f"{what}: expected a vector of {counted(count, 'element')}, found {found}"
+            )
+        return vector
 
     def inside(self, values: Iterable[tuple[str, object]]) -> OnnxNode:
         """Return a copy of the node in a new nested graph, which defines the given values."""

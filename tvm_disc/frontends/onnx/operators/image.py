@@ -85,7 +85,7 @@ def _resize(n: OnnxNode) -> Expr:
     sizes = _given(n, 3)
     if sizes is None:
         return _by_scales(n, axes, _factors(n, n[2], len(axes), "scales"), region, how)
-    outs = n.sizes_in(n.of_length(sizes, len(axes)), "the sizes")
+    outs = n.sizes_in(n.of_length(sizes, len(axes), "the sizes"), "the sizes")
     policy = str(n.attr("keep_aspect_ratio_policy", "stretch"))
     if policy != "stretch":
         return _keeping_ratio(n, axes, outs, policy, region, how)
@@ -394,7 +394,7 @@ def _affine_grid(n: OnnxNode) -> Expr:
     """Convert AffineGrid: return the coordinates of all pixels, transformed by a matrix."""
     theta, corners = n[0], bool(n.attr("align_corners", 0))
     rank = _spatial_of(n, theta)
-    sizes = n.sizes_in(n.of_length(n[1], rank + 2), "the size")[2:]
+    sizes = n.sizes_in(n.of_length(n[1], rank + 2, "the size"), "the size")[2:]
     dtype = n.dtype(theta)
     grids = []
     for k in reversed(range(rank)):  # coordinates start with x, which is the last axis

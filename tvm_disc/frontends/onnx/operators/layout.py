@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Convert, Row
@@ -42,11 +42,7 @@ def _center_crop_pad(n: OnnxNode) -> Expr:
     If the difference is odd, one element more is cropped or padded at the end.
     """
     x, axes = n[0], n.axes_of(n[0])
-    wanted = n.sizes_in(n.of_length(n[1], len(axes)), "the shape")
-    if len(wanted) != len(axes):
-        raise TypeMismatch(
-            f"expected one length per axis, found {len(wanted)} for {len(axes)} axes"
-        )
+    wanted = n.sizes_in(n.of_length(n[1], len(axes), "the shape"), "the shape")
     for axis, size in zip(axes, wanted, strict=True):
         x = _centred(n, x, axis, size)
     return x

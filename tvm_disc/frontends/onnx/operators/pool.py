@@ -223,7 +223,7 @@ def _max_unpool(n: OnnxNode) -> Expr:
         own.append(n.dim("subtract", full, cut))
     sizes = own
     if n.get(2) is not None:
-        sizes = n.sizes_in(n.of_length(n[2], n.rank(x)), "output_shape")
+        sizes = n.sizes_in(n.of_length(n[2], n.rank(x), "output_shape"), "output_shape")
         picks = _moved(n, picks, own, sizes)
     blank = n.full(0, [n.product(sizes)], n.dtype(x))
     flat = [n.reshape(v, [-1]) for v in (picks, x)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, is_float, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Row
@@ -213,9 +213,11 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
 
 
 def _transpose(n: OnnxNode) -> Expr:
-    order = n.attr("perm")
     rank = n.rank(n[0])
-    return n.transpose(n[0], list(order) if order is not None else list(range(rank))[::-1])
+    order = list(n.attr("perm", range(rank)[::-1]))
+    if len(order) != rank:
+        raise TypeMismatch(f"perm: expected {counted(rank, 'axis', 'axes')}, found {order}")
+    return n.transpose(n[0], order)
 
 
 def _concat(n: OnnxNode) -> Expr:
@@ -269,11 +271,11 @@ def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Exp
 
 def _tile(n: OnnxNode) -> Expr:
     x = n[0]
-    known = n.known(n[1])
+    times = n.of_length(n[1], n.rank(x), "repeats")
+    known = n.known(times)
     if known is not None:
         return op("tile", x, reps=tuple(int(k) for k in known))
-    times = n.cast(n.of_length(n[1], n.rank(x)), "int64")
-    return op("dyn.tile", x, times, reps=None)
+    return op("dyn.tile", x, n.cast(times, "int64"), reps=None)
 
 
 # -- creation ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported, counted
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.operators.shape import FAR, spread
@@ -18,32 +18,37 @@ def _slice_by_attributes(n: OnnxNode) -> Expr:
     starts, ends = list(n.required("starts")), list(n.required("ends"))
     axes = list(n.attr("axes") or range(len(starts)))
     axes = [n.axis(a, n.rank(n[0])) for a in axes]
+    for name, values in (("starts", starts), ("ends", ends)):
+        if len(values) != len(axes):
+            raise TypeMismatch(
+                f"{name}: expected {counted(len(axes), 'element')}, found {len(values)}"
+            )
     return cut(n, n[0], axes, starts, ends, [1] * len(axes))
 
 
 def _slice(n: OnnxNode) -> Expr:
     x, rank = n[0], n.rank(n[0])
-    axes, count = n.known(n.get(3)), n.literals(n[1])[0]
-    if n.get(3) is None and count is not None:
-        axes = np.arange(count)
+    axes, at = n.known(n.get(3)), n.get(3)
+    if at is None and n.literals(n[1]) != [None]:
+        axes = np.arange(n.count(n[1], "starts"))
     if axes is None:
-        at = n.get(3)
-        starts, ends, steps = (
-            _everywhere(n, n.get(k), at, rank, default) for k, default in ((1, 0), (2, FAR), (4, 1))
-        )
+        named = {"starts": n[1], "ends": n[2], "axes": at, "steps": n.get(4)}
+        lows, highs, at, strides = n.fitted({k: (v, ["count"]) for k, v in named.items()})
+        given = ((lows, 0), (highs, FAR), (strides, 1))
+        starts, ends, steps = (_everywhere(n, v, at, rank, default) for v, default in given)
         return cut(n, x, list(range(rank)), starts, ends, steps)
     where = [n.axis(int(a), rank) for a in axes.reshape(-1)]
-    starts, ends = (_bounds(n, n[k], len(where)) for k in (1, 2))
-    steps = [1] * len(where) if n.get(4) is None else _bounds(n, n[4], len(where))
+    starts, ends = (_bounds(n, n[k], len(where), name) for k, name in ((1, "starts"), (2, "ends")))
+    steps = [1] * len(where) if n.get(4) is None else _bounds(n, n[4], len(where), "steps")
     return cut(n, x, where, starts, ends, steps)
 
 
-def _bounds(n: OnnxNode, vector: Expr, count: int) -> list[Dim]:
+def _bounds(n: OnnxNode, vector: Expr, count: int, what: str) -> list[Dim]:
     """Return the ``count`` elements of a vector of starts, ends, steps or widths.
 
     If the length of the vector is unknown at compile time, each call checks it.
     """
-    return n.elements(n.of_length(vector, count), "the bounds")
+    return n.elements(n.of_length(vector, count, what), what)
 
 
 def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
@@ -132,7 +137,7 @@ def _pad(n: OnnxNode) -> Expr:
     else:
         where = [n.axis(int(a), rank) for a in axes.reshape(-1)]
         half = len(where)
-        widths = _bounds(n, n[1], 2 * half)
+        widths = _bounds(n, n[1], 2 * half, "pads")
         sides = [spread(n, w, where, rank, 0) for w in (widths[:half], widths[half:])]
     value: Any = 0 if fill is None else n.reshape(fill, [])
     known = n.known(fill)
