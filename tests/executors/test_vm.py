@@ -107,6 +107,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         "no function other; its functions: @main",
     ),
     "no result": (lambda m: m.get_outputs(), BadInput, "call invoke_stateful first"),
+    "output": (
+        lambda m: (m.invoke_stateful("main", W), m.get_output(7)),
+        BadInput,
+        "get_output: there is no output at position 7; the call returned ",
+    ),
     "program": (lambda m: relay.vm.VirtualMachine(m, tvm.cpu()), BadInput, "relay.vm.compile"),
     "device": (
         lambda m: relay.vm.VirtualMachine(m._exec, tvm.cuda()),

@@ -245,8 +245,18 @@ class VirtualMachine:
         return list(self._outputs)
 
     def get_output(self, index: int = 0) -> object:
-        """Return one result of :meth:`get_outputs`."""
-        return self.get_outputs()[index]
+        """Return one result of :meth:`get_outputs`.
+
+        Raises:
+            BadInput: there was no stateful call, or it has no such result.
+        """
+        found = self.get_outputs()
+        if not isinstance(index, int) or not 0 <= index < len(found):
+            raise BadInput(
+                f"get_output: there is no output at position {shown(index)}; the call returned "
+                f"{counted(len(found), 'output')}"
+            )
+        return found[index]
 
     def invoke_with_outputs(
         self, func_name: str, input_args: Mapping[str, object], output_args: Any
