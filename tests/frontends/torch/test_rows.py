@@ -175,6 +175,18 @@ def test_repeats_by_counts() -> None:
     check(lambda x, counts: x.repeat_interleave(counts, 0), cases, "n _", "n")
 
 
+@pytest.mark.parametrize("invert", [False, True])
+def test_membership_in_tests_of_any_number(invert: bool) -> None:
+    few, none = torch.tensor([[1, 7], [3, 40]]), torch.empty(0, dtype=torch.int64)
+
+    def member(x: Any) -> Any:
+        others = [none, few, x]
+        found = [torch.isin(a, b, invert=invert) for a in (few, x) for b in others]
+        return [*found, torch.isin(x, 2), torch.isin(3, x), torch.isin(few.double(), x / 2)]
+
+    check(member, [(torch.arange(n) * 3 % 17,) for n in (9, 0, 1, 2, 33)], "n")
+
+
 def test_repeats_by_a_size() -> None:
     class Repeated(torch.nn.Module):
         def forward(self, x: Any, y: Any) -> Any:

@@ -331,6 +331,36 @@ def _unique_dim(m: Maker, *args: object, **kwargs: object) -> Value:
     raise Unsupported("unique along an axis is not supported; only unique of all elements is")
 
 
+def _isin(
+    m: Maker,
+    elements: Value | float,
+    tests: Value | float,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Value:
+    """Return whether each element occurs in ``tests``. A NaN differs from every element.
+
+    PyTorch's decomposition reads element 0 of sorted tests of which there may be none.
+    """
+    dtype = m.common(elements, tests)
+    x, line = m.tensor(elements, dtype), m.flat(m.tensor(tests, dtype))
+    count = line.dims[0]
+    if isinstance(count, int) and count <= MOST_COMPARED:
+        found = m.reduce("any", m.equal(m.expand(x, x.rank), line), [x.rank])
+    else:
+        ordered, flat = _sort(m, line)[0], m.flat(x)
+        place = Value(
+            m.call("searchsorted", ordered, flat, right=False, dtype="int64"), "int64", flat.dims
+        )
+        # A greater element than all tests is compared with the appended one.
+        longer = m.concat([ordered, m.full(0, [1], dtype)], 0)
+        hit = m.equal(m.take(longer, place, 0), flat) & (place < m.tensor(count, "int64"))
+        found = m.reshape(hit, x.dims)
+    return ~found if invert else found
+
+
+MOST_COMPARED = 16  # maximum number of values with which `isin` compares every element
 _SCALARS = ("Tensor", "Scalar")
 
 ROWS: Mapping[str, Row] = {
@@ -356,6 +386,7 @@ ROWS: Mapping[str, Row] = {
     "repeat_interleave.Tensor": _repeated_places,
     **{f"searchsorted.{o}": _searchsorted for o in _SCALARS},
     **{f"bucketize.{o}": lambda m, x, row, **kw: _searchsorted(m, row, x, **kw) for o in _SCALARS},
+    **{f"isin.{o}": _isin for o in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")},
     "_unique2.default": _unique,
     "unique_consecutive.default": _unique_consecutive,
     "unique_dim.default": _unique_dim,
