@@ -23,11 +23,13 @@ variant. It also prints how much the times of the best variant differ between pa
 tree with variants whose bodies are empty. ``sizes`` compares the bytes of saved programs with those
 of programs with one variant per kernel.
 
-``calibrate`` fits the analytical model to the times of ``tune`` and writes the shipped file of the
-target's level (``DISC_TARGET``), or with ``--processor`` the file of its processor alone. With
-``--serial`` it fits only serial runs, for the level of another machine whose constants of threads
-are already known. ``constants`` does everything that a new processor needs: it measures the missing
-part of ``tune`` and then fits. If it is started again, it continues.
+``calibrate`` fits the analytical model to the times of ``tune``. With ``--processor`` it writes the
+file of the target's processor. Without, the target must be a level, as in
+``DISC_TARGET="llvm -mcpu=x86-64-v4"``, and ``calibrate`` writes the file of this level, without
+coefficients that belong to one processor. With ``--serial`` it fits only serial runs, for the level
+of another machine whose constants of threads are already known. ``constants`` does everything that
+a new processor needs: it measures the missing part of ``tune`` and then fits. If it is started
+again, it continues.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from dispatch_cost import growth, tree_bench, tree_instructions, tree_ns
 
 from tvm_disc import Options, relay
 from tvm_disc.codegen.machine import context_of
+from tvm_disc.errors import BadOption
 from tvm_disc.schedules.dispatch.choose import analytic, table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import choose_measured, time_table
@@ -57,7 +60,7 @@ from tvm_disc.schedules.dispatch.tree import decide, depth
 from tvm_disc.schedules.dispatch.variant import SERIAL, Choice
 from tvm_disc.shape import Solver
 from tvm_disc.support.processor import cpu_name
-from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
+from tvm_disc.tuning.calibrate import OF_PROCESSOR, OF_THREADS, Sample, calibrate
 from tvm_disc.tuning.entry import build_bench
 from tvm_disc.tuning.measure import Effort, may_run
 from tvm_disc.tuning.tune import Tuned, measure_tasks
@@ -216,8 +219,52 @@ def sizes(cases: list[Prepared], folder: Path) -> None:
         print(f"| {name} | {kernels} | {variants} | {cells} |", flush=True)
 
 
+def check_fitted(mcpu: str, processor: bool) -> None:
+    """Check that a fit for the target ``mcpu`` may write the file of its level or processor.
+
+    A fit reads the constants of its target, and times of code for it. Those of a processor are not
+    valid for a level, and those of a level are no description of a processor.
+
+    Raises:
+        BadOption: the target is of the other kind.
+    """
+    if not processor and mcpu not in LEVELS.values():
+        raise BadOption(
+            f"a fit for {mcpu!r} measures this processor, which is not valid for a level; add "
+            f"--processor, or set DISC_TARGET to a level: {', '.join(LEVELS.values())}"
+        )
+    if processor and mcpu in LEVELS.values():
+        raise BadOption(
+            f"--processor: expected a processor as the target, found the level {mcpu!r}; "
+            "unset DISC_TARGET, or leave --processor out"
+        )
+
+
+def starting_models(machine: CostModel, of_level: bool) -> list[CostModel]:
+    """Return the models from which a fit starts: ``machine``, and the shipped complete ones.
+
+    For a level, values that belong to the processor of a shipped file are those of ``machine``.
+    """
+    speeds = [shipped(p.stem)["model"] for p in sorted(FOLDER.glob("*.json"))]
+    kept = OF_PROCESSOR if of_level else ()
+    return [
+        machine,
+        *(
+            replace(machine, **{k: v for k, v in found.items() if k not in kept})
+            for found in speeds
+            if "op_ns" in found
+        ),
+    ]
+
+
 def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> None:
-    """Write the constants of the target's level, or of its processor alone."""
+    """Write the constants of the target's level, or of its processor.
+
+    Raises:
+        BadOption: the target does not fit ``processor``, see :func:`check_fitted`.
+    """
+    mcpu = str(cases[0].front.target.attrs["mcpu"])
+    check_fitted(mcpu, processor)
     samples = []
     for p in cases:
         learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
@@ -225,13 +272,8 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
         if len(dims):
             samples.append(Sample(p.task.group.symbols(), p.task.variants, dims, times))
     machine = cases[0].front.machine
-    mcpu = str(cases[0].front.target.attrs["mcpu"])
-    name = mcpu if processor else LEVELS[machine.isa]
-    # `near_bytes` is a size of a machine's caches and does not belong to a level.
-    fixed = (*(OF_THREADS if serial else ()), *(() if processor else ("near_bytes",)))
-    speeds = [shipped(p.stem)["model"] for p in FOLDER.glob("*.json")]
-    others = [replace(machine.model, **found) for found in speeds if "op_ns" in found]
-    starts = [machine.model, *others]
+    fixed = (*(OF_THREADS if serial else ()), *(() if processor else OF_PROCESSOR))
+    starts = starting_models(machine.model, not processor)
     starts = list(dict.fromkeys(starts if serial else [CostModel(), *starts]))
     # A fit may end in a local minimum: start from several models, and keep the best result.
     found = [calibrate(samples, s, fixed) for s in starts]
@@ -240,10 +282,10 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
         for models in (starts, found)
     )
     model = found[int(np.argmin(after))]
-    constants = {k: v for k, v in asdict(model).items() if processor or k != "near_bytes"}
-    path = FOLDER / f"{name}.json"
-    memory = {k: v for k, v in shipped(name).items() if k == "memory"}
-    of = {"processor" if processor else "level": name}
+    constants = {k: v for k, v in asdict(model).items() if processor or k not in OF_PROCESSOR}
+    path = FOLDER / f"{mcpu}.json"
+    memory = {k: v for k, v in shipped(mcpu).items() if k == "memory"}
+    of = {"processor" if processor else "level": mcpu}
     data = {**of, "measured on": cpu_name(), "model": constants, **memory}
     path.write_text(json.dumps(data, indent=1) + "\n")
     print(f"{path}: score {min(before):.3f} -> {min(after):.3f} on {len(samples)} kernels")
@@ -261,7 +303,7 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=16)
     parser.add_argument("--budget", type=float)
     parser.add_argument("--serial", action="store_true", help="one thread only, on a busy machine")
-    parser.add_argument("--processor", action="store_true", help="not its level: calibrate")
+    parser.add_argument("--processor", action="store_true", help="calibrate for a processor")
     args = parser.parse_args()
     wanted = tuple(args.cases.split(",")) if args.cases else ("",)
     found = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]

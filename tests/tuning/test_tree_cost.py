@@ -9,8 +9,10 @@ import pytest
 from tvm import tirx
 
 from tvm_disc.codegen.target import resolve_target
+from tvm_disc.errors import BadOption
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.choose import group_features
+from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree, depth
 from tvm_disc.schedules.dispatch.variant import (
     MOST_VARIANTS,
@@ -25,9 +27,11 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.builder import i64
+from tvm_disc.tuning.calibrate import OF_PROCESSOR
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from dispatch import check_fitted, starting_models
 from dispatch_cost import first_run, longest_path, tree_bench, tree_instructions
 
 # 20 ns at 2.5 GHz, were every instruction to wait for the one before.
@@ -121,3 +125,21 @@ def test_a_function_that_is_not_there_is_refused() -> None:
 def test_one_variant_of_a_tree() -> None:
     tree = {"if": "n", "below": 4, "then": {"if": "m", "then": {"run": 1}}, "else": {"run": 2}}
     assert first_run(tree) == {"run": 1}
+
+
+def test_constants_of_a_processor_are_not_written_for_a_level() -> None:
+    check_fitted("x86-64-v4", processor=False)
+    check_fitted("znver5", processor=True)
+    with pytest.raises(BadOption, match=r"'znver5' measures this processor.*add --processor"):
+        check_fitted("znver5", processor=False)
+    with pytest.raises(BadOption, match="found the level 'x86-64-v4'"):
+        check_fitted("x86-64-v4", processor=True)
+
+
+def test_a_fit_for_a_level_starts_without_constants_of_processors() -> None:
+    plain = CostModel()
+    models = starting_models(plain, of_level=True)
+    assert len(models) >= 4 and len({m.op_ns for m in models}) > 1
+    for name in OF_PROCESSOR:
+        assert {getattr(m, name) for m in models} == {getattr(plain, name)}
+    assert len({m.near_bytes for m in starting_models(plain, of_level=False)}) > 1

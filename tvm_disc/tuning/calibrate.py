@@ -21,6 +21,12 @@ ROUNDS = 12
 PREDICTION = 0.1  # weight of an error in a predicted time, relative to the loss of a wrong choice
 # coefficients that serial times do not determine
 OF_THREADS = ("wake_ns", "parallel", "parallel_fma")
+# coefficients of a processor's caches, of its choices of code and of a BLAS: the file of a level
+# has none of them
+OF_PROCESSOR = (
+    *("near_bytes", "copied_ns", "vendor_call_ns", "vendor_elem_ns", "vendor_fma_ns"),
+    *NOT_FITTED,
+)
 LARGEST = 1.0  # losses and errors are clipped to this value
 
 
