@@ -101,3 +101,27 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     with pytest.raises(BadInput, match=r"no such ONNX file.*none\.onnx"):
         tvm_disc.build(str(tmp_path / "none.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model.pb", "`.pb` is a graph of TensorFlow; pass the folder of a SavedModel"),
+        (
+            "model.pth",
+            "weights or a pickled module of PyTorch; create the module, load the weights",
+        ),
+        ("model.safetensors", "weights without a model; create the module"),
+        ("model.h5", "`keras.models.load_model`"),
+        ("model.keras", "`keras.models.load_model`"),
+        ("model.tflite", "a LiteRT (TensorFlow Lite) model; pass the model from which"),
+        ("model.mlmodel", "a Core ML model"),
+        ("model.ort", "an ONNX Runtime model; pass the `.onnx` file"),
+        ("model.so", "a compiled program; load it with `tvm_disc.load(path)`"),
+    ],
+)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_files_of_other_formats_are_named(name: str, words: str, kind: Any) -> None:
+    with pytest.raises(Unsupported) as error:
+        tvm_disc.build(kind(name))
+    assert f"'{name}': " in str(error.value) and words in str(error.value)

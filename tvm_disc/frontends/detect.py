@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.relay.files import is_file_name
 from tvm_disc.support.late import Late
 
@@ -86,6 +86,49 @@ def _is_saved_model(source: object) -> bool:
     return os.path.isfile(os.path.join(source, "saved_model.pb"))
 
 
+_WEIGHTS = "create the module, load the weights into it, and pass the module with `example_inputs`"
+_TO_ONNX = "convert it to ONNX and pass the `.onnx` file"
+_ORIGINAL = "pass the model from which it was made: of PyTorch, Keras or JAX, or as ONNX"
+# Files that contain models or weights, but that `build` does not read: (contents, what to do).
+OTHER_FILES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        (".pt", ".pth", ".ckpt", ".bin"),
+        (
+            "weights or a pickled module of PyTorch",
+            f"{_WEIGHTS}; read an exported program with `torch.export.load` and pass that",
+        ),
+    ),
+    ".safetensors": ("weights without a model", _WEIGHTS),
+    ".pb": (
+        "a graph of TensorFlow",
+        "pass the folder of a SavedModel, or convert a frozen graph with `tf2onnx`; "
+        "pass an ONNX model of this name as `onnx.load(path)`",
+    ),
+    **dict.fromkeys(
+        (".keras", ".h5", ".hdf5"),
+        ("a model or weights of Keras", "pass the model that `keras.models.load_model` returns"),
+    ),
+    **dict.fromkeys((".tflite", ".litertlm"), ("a LiteRT (TensorFlow Lite) model", _ORIGINAL)),
+    **dict.fromkeys((".mlmodel", ".mlpackage"), ("a Core ML model", _ORIGINAL)),
+    **dict.fromkeys((".engine", ".plan"), ("an engine of TensorRT", _ORIGINAL)),
+    ".ort": ("an ONNX Runtime model", "pass the `.onnx` file from which it was made"),
+    ".pdmodel": ("a PaddlePaddle model", f"{_TO_ONNX} (`paddle2onnx`)"),
+    **dict.fromkeys((".caffemodel", ".prototxt"), ("a Caffe model", _TO_ONNX)),
+    **dict.fromkeys((".pkl", ".joblib"), ("a pickled object", "load it, and pass the model")),
+    **dict.fromkeys((".so", ".dso"), ("a compiled program", "load it with `tvm_disc.load(path)`")),
+}
+
+
+def _is_other_file(source: object) -> bool:
+    return any(is_file(source, suffix) for suffix in OTHER_FILES)
+
+
+def _refuse_other_file(source: Any) -> None:
+    path = Path(source)
+    contents, advice = OTHER_FILES[path.suffix]
+    raise Unsupported(f"{os.fspath(source)!r}: `{path.suffix}` is {contents}; {advice}")
+
+
 def files_of(source: Any) -> list[Path] | None:
     """Return the file that a source names and the files that it refers to, or None for other
     sources.
@@ -117,4 +160,5 @@ READERS: tuple[tuple[Callable[[object], bool], Callable[[object], object]], ...]
     (lambda source: is_class(source, "keras", "Model"), from_keras),
     (lambda source: is_file(source, ".pt2"), lambda source: from_pytorch(_load_program(source))),
     (is_pytorch, from_pytorch),
+    (_is_other_file, _refuse_other_file),
 )
