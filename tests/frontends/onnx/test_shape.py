@@ -195,6 +195,21 @@ def test_attributes_of_wrong_lengths_are_refused(made: Any, opset: int, message:
         build(model([made], {"x": (F32, ["a", "b"])}, opset=opset))
 
 
+def test_steps_beyond_every_axis() -> None:
+    limits = {"s": [-1, 0], "e": [-(1 << 63), (1 << 63) - 1], "t": [1 - (1 << 63), (1 << 63) - 1]}
+    made = node("Slice", ["x", "s", "e", "", "t"], ["y"])
+    values = {k: np.array(v) for k, v in limits.items()}
+
+    def want(x: np.ndarray, *_: np.ndarray) -> np.ndarray:
+        return x[-1:, :1]
+
+    cases = [[normal(*s)] for s in ((0, 3), (3, 0), (1, 1), (4, 5))]
+    same(over([made], **values), *cases, want=want)
+    vectors: dict[str, Any] = {k: (I64, [2]) for k in limits}
+    read = model([made], {"x": (F32, ["a", "b"]), **vectors})
+    same(read, *[[*case, *values.values()] for case in cases], want=want)
+
+
 def test_bounds_of_a_call_have_one_length() -> None:
     """A vector of one bound is not broadcast to all axes."""
     vectors: dict[str, Any] = {k: (I64, [k]) for k in ("s", "e", "a")}

@@ -83,6 +83,8 @@ def cut(
     steps: Sequence[Dim],
 ) -> Expr:
     """Return ``x`` sliced along ``axes``; a slice whose step is unknown becomes a gather."""
+    # A step beyond every axis takes one element; sums with larger steps would overflow.
+    steps = [max(-FAR, min(s, FAR)) if isinstance(s, int) else n.clip(s, -FAR, FAR) for s in steps]
     plain = [k for k, s in enumerate(steps) if isinstance(s, int)]
     if plain:
         where = tuple(axes[k] for k in plain)
