@@ -95,7 +95,7 @@ def judged(
 ) -> tuple[str, str] | None:
     """What is wrong with the function of a seed, found in a process of its own.
 
-    JAX's backend starts threads, so only the child uses it.
+    JAX's backend starts threads, which a forked child lacks, so only children use it.
     """
 
     def work(tell: Callable[[str], None]) -> Any:
@@ -108,6 +108,21 @@ def judged(
     if child.end:
         return child.end, f"while: {child.stage}"
     return tuple(child.answer) if child.answer else None
+
+
+def described(seed: int, length: int | None, result: int | None = None) -> tuple[str, list[int]]:
+    """The function of a seed as text, or the steps that one result reads, and its results."""
+
+    def work(tell: Callable[[str], None]) -> Any:
+        f = Maker(seed).make(length)
+        if result is None:
+            return str(f), f.results
+        f.results = [result]
+        return "\n".join(cone(f)), f.results
+
+    child = run(work, LIMITS)
+    text, results = child.answer or (child.end, [])
+    return text, results
 
 
 def cone(f: Function) -> list[str]:
@@ -141,14 +156,13 @@ def main() -> int:
     warnings.simplefilter("ignore")
     if args.show is not None:
         print(kind := judged(args.show, args.length))
-        f = Maker(args.show).make(args.length)
-        print(f)
-        for k in f.results:
+        text, results = described(args.show, args.length)
+        print(text)
+        for k in results:
             found = judged(args.show, args.length, [k])
             if found and kind and found[0] == kind[0]:
                 print(f"result {k} alone: {found}")
-                f.results = [k]
-                print("\n".join(cone(f)))
+                print(described(args.show, args.length, k)[0])
                 break
         return 0
     seeds = range(args.seed, args.seed + args.functions)
