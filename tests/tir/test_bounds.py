@@ -150,6 +150,26 @@ def test_a_chain_of_minima_takes_few_steps() -> None:
         assert known.of(other) == (8, UNKNOWN[1])
 
 
+@pytest.mark.parametrize("kind", [tirx.And, tirx.Or])
+def test_conditions_that_share_operands_take_few_steps(kind: type) -> None:
+    """Each level uses the one below twice, so that a walk over all paths takes 2^40 steps."""
+    known, x, y = KnownBounds(), index_var("x"), index_var("y")
+    known.limit(y, (0, 3))
+    cond = kind(kind(x < i64(8), y < i64(2)), y < i64(4) if kind is tirx.And else y < i64(0))
+    for _ in range(40):
+        cond = kind(cond, cond)
+    holds = kind is tirx.And
+    with known.assuming(cond, holds):
+        assert known.of(x) == ((UNKNOWN[0], 7) if holds else (8, UNKNOWN[1]))
+        assert known.of(y) == ((0, 1) if holds else (2, 3))
+        assert bool(known.settled(cond).value) == holds
+    settled = known.settled(cond)  # without the operand that bounds determine
+    for _ in range(40):
+        assert settled.a.same_as(settled.b)
+        settled = settled.a
+    assert type(settled.a) is type(settled.b) is tirx.LT and known.of(x) == UNKNOWN
+
+
 @pytest.mark.parametrize("dtype", ["int32", "uint64", "float32"])
 def test_other_types_are_unknown(dtype: str) -> None:
     x = tirx.Var("x", dtype)

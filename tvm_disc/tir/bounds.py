@@ -87,6 +87,8 @@ _OPPOSITE: dict[type, type] = {
     tirx.EQ: tirx.NE,
     tirx.NE: tirx.EQ,
 }
+# Conditions that may share operands: walks remember them by hash, which is that of the object.
+_LOGICAL = {tirx.Not, tirx.And, tirx.Or}
 
 
 class KnownBounds:
@@ -111,7 +113,7 @@ class KnownBounds:
     def assuming(self, cond: Expr, holds: bool = True) -> Iterator[None]:
         """Use that ``cond`` holds, or does not hold, inside the context."""
         before: dict[Expr, Bounds] = {}
-        for var, (least, most) in self._implied(cond, holds):
+        for var, (least, most) in self._implied(cond, holds, set()):
             old = before.setdefault(var, self._of.get(var, UNKNOWN))
             now = self._of.get(var, old)
             least, most = max(now[0], least), min(now[1], most)
@@ -122,14 +124,24 @@ class KnownBounds:
         finally:
             self._of.update(before)
 
-    def _implied(self, cond: Expr, holds: bool) -> Iterator[tuple[Expr, Bounds]]:
-        """Yield bounds of variables that follow from ``cond``, or from its negation."""
+    def _implied(
+        self, cond: Expr, holds: bool, visited: set[tuple[int, bool]]
+    ) -> Iterator[tuple[Expr, Bounds]]:
+        """Yield bounds of variables that follow from ``cond``, or from its negation.
+
+        Subterms in ``visited`` are skipped: conditions may share them.
+        """
         kind = type(cond)
+        if kind in _LOGICAL:
+            place = hash(cond), holds
+            if place in visited:
+                return
+            visited.add(place)
         if kind is tirx.Not:
-            yield from self._implied(cond.a, not holds)
+            yield from self._implied(cond.a, not holds, visited)
         elif kind is (tirx.And if holds else tirx.Or):
-            yield from self._implied(cond.a, holds)
-            yield from self._implied(cond.b, holds)
+            yield from self._implied(cond.a, holds, visited)
+            yield from self._implied(cond.b, holds, visited)
         elif kind in _BOUNDED:
             a, b = _BOUNDED[kind if holds else _OPPOSITE[kind]](self.of(cond.a), self.of(cond.b))
             yield from self._narrowed(cond.a, a)
@@ -176,17 +188,29 @@ class KnownBounds:
 
     def settled(self, cond: Expr) -> Expr:
         """Simplify a condition; the result is a literal if bounds determine it."""
+        return self._settled(cond, {})
+
+    def _settled(self, cond: Expr, known: dict[int, Expr]) -> Expr:
+        """Simplify a condition; ``known`` has the results of subterms, which may be shared."""
         kind = type(cond)
         if kind in _COMPARED:
             result = _COMPARED[kind](self.of(cond.a), self.of(cond.b))
             return cond if result is None else tirx.IntImm("bool", result)
-        if kind is tirx.Not:
-            inner = self.settled(cond.a)
-            return tirx.IntImm("bool", not inner.value) if type(inner) is tirx.IntImm else cond
-        if kind is not tirx.And and kind is not tirx.Or:
+        if kind not in _LOGICAL:
             return cond
+        place = hash(cond)
+        if place not in known:
+            known[place] = self._logical(cond, known)
+        return known[place]
+
+    def _logical(self, cond: Expr, known: dict[int, Expr]) -> Expr:
+        """Simplify a negation, conjunction or disjunction."""
+        kind = type(cond)
+        if kind is tirx.Not:
+            inner = self._settled(cond.a, known)
+            return tirx.IntImm("bool", not inner.value) if type(inner) is tirx.IntImm else cond
         decides = kind is tirx.Or  # an operand with this value determines the result
-        left, right = self.settled(cond.a), self.settled(cond.b)
+        left, right = self._settled(cond.a, known), self._settled(cond.b, known)
         for side, other in ((left, right), (right, left)):
             if type(side) is tirx.IntImm:
                 return side if bool(side.value) == decides else other
