@@ -16,7 +16,7 @@ from tvm_disc.schedules.conv.channel_window import ChannelVectors
 from tvm_disc.schedules.dispatch import tree as trees
 from tvm_disc.schedules.dispatch.choose import analytic, fit
 from tvm_disc.schedules.dispatch.cost_model import CostModel
-from tvm_disc.schedules.dispatch.learn import _with_outside
+from tvm_disc.schedules.dispatch.learn import _with_outside, import_choice
 from tvm_disc.schedules.dispatch.sampling import evaluate, sample
 from tvm_disc.schedules.dispatch.tree import Leaf, Split
 from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
@@ -244,6 +244,8 @@ def test_only_plans_with_needs_are_refused() -> None:
     variants = variants_of([plan(n, needs=(Need("even", n > 3),))], machine(2))
     with pytest.raises(Unsupported, match="one variant must serve every shape"):
         analytic(group_of(n), variants, solver, CostModel())
+    with pytest.raises(Unsupported, match="one variant must serve every shape"):
+        import_choice(group_of(n), variants, solver, {"run": variants[0].to_json()})
 
 
 def test_one_kernel_keeps_one_layout() -> None:

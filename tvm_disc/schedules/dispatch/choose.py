@@ -102,6 +102,16 @@ def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
     return Choice(runs[:2], trees.Split(0, enough, trees.Leaf(0), trees.Leaf(1)), asked)
 
 
+def require_safe(variants: Sequence[Variant]) -> None:
+    """Require a variant that serves every shape: it runs where others cannot.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    if not any(v.safe for v in variants):
+        raise Unsupported("one variant must serve every shape, but each one requires a condition")
+
+
 def fit(
     variants: Sequence[Variant],
     features: list[tuple[Expr, str]],
@@ -122,8 +132,7 @@ def fit(
     Raises:
         Unsupported: no variant is safe, so that no variant serves every shape.
     """
-    if not any(v.safe for v in variants):
-        raise Unsupported("one variant must serve every shape, but each one requires a condition")
+    require_safe(variants)
     loss = _wary(losses(costs, weights), variants)
     best: tuple[float, list[int]] | None = None
     codes = [(v.plan.code, v.run.parts) for v in variants]

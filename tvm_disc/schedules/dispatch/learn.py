@@ -22,7 +22,14 @@ from tvm import tirx
 
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.schedules.dispatch import tree as trees
-from tvm_disc.schedules.dispatch.choose import analytic, fit, group_features, prune_proved, table
+from tvm_disc.schedules.dispatch.choose import (
+    analytic,
+    fit,
+    group_features,
+    prune_proved,
+    require_safe,
+    table,
+)
 from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Values, spread
@@ -269,7 +276,9 @@ def import_choice(
 
     Raises:
         BadInput: this group lacks a feature or variant, or the variants pack a weight differently.
+        Unsupported: no variant is safe, so that no variant serves every shape.
     """
+    require_safe(variants)
     features = group_features(group, variants, solver)
     known = {text for _, text in features}
     for text in _asked(data):
