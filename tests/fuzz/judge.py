@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.case import Case
-from tests.fuzz.meaning import Undefined, call, difference, stable
+from tests.fuzz.meaning import Undefined, call, difference, stable, unread
 from tests.fuzz.odd import odd_worlds, wild_worlds
 from tests.guarded import Guarded
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
 
 Tell = Callable[[str], None]
-# How NumPy says that operands do not fit, or that there is nothing to pick from.
-ILLEGAL = ("broadcast", "mismatch", "must match", "from an empty ax", "with size 0", "negative dim")
+# How NumPy and the references of checks say that operands do not fit, or that there is nothing to
+# pick from.
+ILLEGAL = (
+    "broadcast", "mismatch", "must match", "from an empty ax", "with size 0", "negative dim",
+    "out of the required range", "must not be",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def _meant(module: Any, world: Mapping[str, np.ndarray], special: bool = False) 
     try:
         return _Answer(call(module, world, special=special))
     except Undefined as error:
-        return _Answer(None, str(error))
+        return _Answer(None, "" if unread(module, world, special) else str(error))
 
 
 def _legal(

@@ -19,12 +19,13 @@ from tests.fuzz.case import Case, kept
 from tests.fuzz.children import Limits, run
 from tests.fuzz.judge import judge
 from tests.fuzz.maker import Maker
-from tests.fuzz.meaning import Undefined, call, difference, stable
+from tests.fuzz.meaning import Undefined, call, difference, stable, unread
 from tests.fuzz.odd import wild_worlds
 from tests.fuzz.shrink import smallest
 from tests.fuzz.warm import warm
 from tvm_disc import relay
 from tvm_disc.relay.importer.context import Emitter
+from tvm_disc.relay.ops.references import checks
 from tvm_disc.relay.ops.table import OPS
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -215,6 +216,12 @@ UNDEFINED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         0.0,
         "division of integers by zero",
     ),
+    "transforms": (
+        lambda x: relay.stft(x, n_fft=3, hop_length=1),
+        np.inf,
+        "infinities depend on the rounding of sines",
+    ),
+    "sines": (lambda x: relay.cos(x), 1e9, "cos: large arguments"),
 }
 
 
@@ -224,6 +231,30 @@ def test_what_special_values_leave_undefined_is_not_compared(name: str) -> None:
     case = simple(body, (2, 3))
     with pytest.raises(Undefined, match=message):
         call(case.module, {"x": np.full((2, 3), value, "float32")}, special=True)
+
+
+def test_a_check_that_a_program_lacks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    check, limits = relay.op.get("assert_inside"), [relay.const(m, "int32") for m in (0, 9)]
+
+    def body(x: Any) -> Any:
+        return relay.cast(relay.Call(check, [relay.cast(x, "int32"), *limits], attrs={}), "float32")
+
+    made = simple(body, (2, 3), (4, 1))
+    worlds = [{"x": np.abs(w["x"])} for w in made.worlds]  # wild ones have -1
+    cases = [replace(made, worlds=worlds, seed=seed) for seed in range(24)]
+    assert [judge(case) for case in cases[:2]] == [None, None]
+    monkeypatch.setattr(tvm_disc, "build", lambda *_, **__: Program(np.trunc))
+    kinds = {found.kind for case in cases if (found := judge(case)) is not None}
+    assert kinds == {"accepted an illegal call"}
+
+
+def test_references_of_checks_raise_errors() -> None:
+    with pytest.raises(ValueError, match="out of the required range"):
+        checks.inside(np.arange(3), np.array(0), np.array(2))
+    with pytest.raises(ValueError, match="must not be empty"):
+        checks.nonempty(np.zeros((2, 0)), axes=(1,))
+    with pytest.raises(ValueError, match="must not be 0"):
+        checks.nonzero(np.zeros(1), np.ones(1))
 
 
 def test_a_hang_is_seen_by_its_processor_time() -> None:
@@ -305,3 +336,17 @@ def test_modules_hold_dims_known_to_be_0_and_are_built_for_older_processors() ->
     assert 2 <= sum(m.hollow for m in makers) <= 40
     targets = [m._options().get("target") for m in makers]
     assert {"x86-64-v2", "x86-64-v3", None} == set(targets)
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_nothing_reads_need_not_be_legal(read: bool) -> None:
+    def body(x: Any) -> Any:
+        first = relay.take(x, relay.const([0]), axis=0)
+        made = relay.TupleGetItem(relay.Tuple([first, x]), 0 if read else 1)
+        return relay.sum(made)
+
+    case = simple(body, (2, 3))
+    world = {"x": np.zeros((0, 3), "float32")}
+    with pytest.raises(Undefined):
+        call(case.module, world)
+    assert unread(case.module, world) != read
