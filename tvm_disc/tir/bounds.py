@@ -214,4 +214,6 @@ class KnownBounds:
         for side, other in ((left, right), (right, left)):
             if type(side) is tirx.IntImm:
                 return side if bool(side.value) == decides else other
-        return cond if left.same_as(cond.a) and right.same_as(cond.b) else kind(left, right)
+        if left.same_as(cond.a) and right.same_as(cond.b):
+            return cond
+        return (tirx.Or if decides else tirx.And)(left, right)
