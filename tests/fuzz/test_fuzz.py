@@ -207,6 +207,11 @@ def test_nan_and_infinities_are_compared(name: str, monkeypatch: pytest.MonkeyPa
     assert kinds == ({"wrong result of wild contents"} if wrong else set())
 
 
+def unchecked(x: Any) -> Any:
+    """A check that is off by default."""
+    return relay.Call(relay.op.get("assert_nonzero"), [x, x], attrs={"default": False})
+
+
 UNDEFINED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "integers": (lambda x: relay.cast(x, "int32"), np.nan, "integers from numbers that are not"),
     "positions": (lambda x: relay.argsort(x), np.inf, "integers from numbers that are not finite"),
@@ -222,6 +227,7 @@ UNDEFINED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         "infinities depend on the rounding of sines",
     ),
     "sines": (lambda x: relay.cos(x), 1e9, "cos: large arguments"),
+    "checks": (lambda x: unchecked(relay.cast(x, "int32")), 0.0, "may leave out this check"),
 }
 
 
