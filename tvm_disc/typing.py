@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tvm.runtime import Module as RuntimeModule
     from tvm.runtime import Tensor as RuntimeTensor
     from tvm.target import Target
-    from tvm.tirx import Buffer, Stmt
+    from tvm.tirx import Buffer, PrimFunc, Stmt
     from tvm.transform import PassContext
 
     #: A size of a dim, or an index: an int if it is known.
@@ -103,6 +103,7 @@ __all__ = [
     "NodeProto",
     "PassContext",
     "PreTrainedModel",
+    "PrimFunc",
     "Proto",
     "RuntimeModule",
     "RuntimeTensor",

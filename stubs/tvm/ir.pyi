@@ -1,6 +1,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from typing_extensions import Self
+
 from .runtime import DataType, Object
 
 Operand: TypeAlias = Expr | int | float
@@ -140,8 +142,8 @@ class Range(Node):
 class BaseFunc(Expr):
     attrs: Any
     params: Sequence[Var]
-    def with_attr(self, key: Any, value: object = ...) -> Any: ...
-    def without_attr(self, key: str) -> Any: ...
+    def with_attr(self, key: Any, value: object = ...) -> Self: ...
+    def without_attr(self, key: str) -> Self: ...
 
 class IRModule(Node):
     functions: Mapping[GlobalVar, Any]

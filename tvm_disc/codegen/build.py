@@ -38,7 +38,7 @@ from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.support.late import Late
 from tvm_disc.tir.builder import Block, call, prim_func
 from tvm_disc.tir.index import product
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 if TYPE_CHECKING:
     from tvm_disc.codegen.cuda.graphs import Graphs
@@ -175,7 +175,7 @@ def begin_shared(compiling: Compiling, machine: Machine) -> None:
 
 
 @cache
-def _support(threads: int) -> dict[Any, Any]:
+def _support(threads: int) -> dict[GlobalVar, PrimFunc]:
     """Return the support functions, which are equal for all programs with this number of
     threads.
     """
@@ -193,9 +193,9 @@ def _support(threads: int) -> dict[Any, Any]:
 
 def _entry(
     versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]
-) -> dict[object, object]:
+) -> dict[GlobalVar, PrimFunc]:
     """Return the entry points of a program, and its functions on boxed values."""
-    functions: dict[Any, Any] = {}
+    functions: dict[GlobalVar, PrimFunc] = {}
     own_threads = uses_workers(versions, machine)
     errors = Errors()
     names: dict[Any, Any] = {}
@@ -234,7 +234,7 @@ def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:
     return machine.own_threads and any(k.parallel for p in versions for k in p.kernels)
 
 
-def _slot_function() -> Any:
+def _slot_function() -> PrimFunc:
     """Return a function that writes the address of the program's static variable to ``out``."""
     out = tirx.Var("out", PointerType(PrimType("int64"), "global"))
     block = Block()
@@ -244,7 +244,7 @@ def _slot_function() -> Any:
     return prim_func([out], block.stmt())
 
 
-def _bind(slot: object, threads: int) -> Any:
+def _bind(slot: object, threads: int) -> PrimFunc:
     """Return the function ``(address of constants, address of thread pool or 0) -> None``, which
     creates the program's state if there is none, and stores the addresses in it. The caller keeps
     both objects alive.
@@ -257,7 +257,7 @@ def _bind(slot: object, threads: int) -> Any:
     return packed(BIND, emit)
 
 
-def _pool(slot: object) -> Any:
+def _pool(slot: object) -> PrimFunc:
     """Return the function ``(limit, results) -> address of the state``, which frees all cached
     memory and sets new limits.
 

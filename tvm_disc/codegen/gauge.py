@@ -8,7 +8,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.schedules.gemm.micro_kernel import ramp, splat, vload, vstore
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import Block, byte_offset, const, i64
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 NAME, READ = "gauge", "read"
 SPARE = 8  # vector registers left for other values than accumulators
@@ -43,7 +43,7 @@ def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
         block.store(memory, ramp(k * lanes, lanes), vload(vector, 0, lanes))
 
 
-def gauge_function(isa: Isa) -> object:
+def gauge_function(isa: Isa) -> PrimFunc:
     """Return ``gauge(memory, parts, turns)``, which runs :func:`multiply_adds` on ``parts``
     threads, each with separate memory.
     """
@@ -60,7 +60,7 @@ def gauge_function(isa: Isa) -> object:
     return packed(NAME, emit)
 
 
-def read_function(isa: Isa) -> object:
+def read_function(isa: Isa) -> PrimFunc:
     """Return a function ``read(memory, results, first, parts, elems, passes)``.
 
     Part ``i`` of ``parts`` sums ``elems`` floats of ``memory``, beginning at

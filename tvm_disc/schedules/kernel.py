@@ -48,7 +48,7 @@ from tvm_disc.tir.builder import (
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul, product
 from tvm_disc.tir.llvm_ops import tuned_for
-from tvm_disc.typing import UNSET, Buffer, Expr, Size, Var
+from tvm_disc.typing import UNSET, Buffer, Expr, PrimFunc, Size, Var
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.cuda.kernel import Ahead
@@ -87,7 +87,7 @@ class Kernel:
     kind: str
     nodes: list[Node]
     entry: Any
-    emit: Callable[[], dict[Any, Any]]
+    emit: Callable[[], dict[GlobalVar, PrimFunc]]
     params: list[Node]
     outputs: list[Node]
     symbols: list[Any]
@@ -132,7 +132,7 @@ class Kernel:
         return min(math.prod(shape) * _bytes(dtype) for shape, dtype in forms)
 
     @cached_property
-    def funcs(self) -> dict[Any, Any]:
+    def funcs(self) -> dict[GlobalVar, PrimFunc]:
         """All TIR functions of the kernel."""
         return self.emit()
 
@@ -201,7 +201,7 @@ def build_kernel(
 
 def _functions(
     entry: GlobalVar, group: Group, choice: Choice, solver: Solver, machine: Machine
-) -> dict[Any, Any]:
+) -> dict[GlobalVar, PrimFunc]:
     """Return all functions of a CPU kernel; ``entry`` is its driver."""
     symbols = group.symbols()
     bodies: dict[str, _Body] = {}
@@ -335,7 +335,7 @@ class _Body:
         """The numbers of the algorithms in the function."""
         return tuple(sorted({p.algorithm for p in self.plans}))
 
-    def function(self, solver: Solver, symbols: Sequence[Any]) -> Any:
+    def function(self, solver: Solver, symbols: Sequence[Any]) -> PrimFunc:
         """Return the function; it has a parameter for the algorithm if there are several."""
         group, plan = self.group, self.plan
         ins, outs, scratch = pointers(group, plan)
@@ -393,7 +393,7 @@ class _Driver:
         self.threads = index_var("threads")
         self.block = Block()
 
-    def function(self, some: Expr | None) -> Any:
+    def function(self, some: Expr | None) -> PrimFunc:
         """Return the kernel's entry, which returns at once unless ``some`` holds.
 
         The tree computes the number of a variant. Variants that share code have consecutive numbers

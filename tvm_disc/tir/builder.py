@@ -27,7 +27,7 @@ from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as S
 
 from tvm_disc.tir.bounds import KnownBounds
-from tvm_disc.typing import Buffer, Expr, Size, Stmt, Var
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Size, Stmt, Var
 
 INDEX = "int64"
 BFLOAT16 = "bfloat16"
@@ -535,7 +535,9 @@ def call(func: Any, *args: Any) -> Expr:
     return tvm.ir.Call(func, list(args), ret_ty=PrimType("int32"))
 
 
-def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, object] | None = None) -> Any:
+def prim_func(
+    params: Sequence[Var], body: Stmt, attrs: dict[str, object] | None = None
+) -> PrimFunc:
     """Return a private TIR function over raw pointers and scalars that returns an int32 status."""
     body = S.SeqStmt([body, S.Return(tirx.IntImm("int32", 0))])
     func = tirx.PrimFunc(list(params), body, PrimType("int32"))
@@ -564,7 +566,7 @@ class KernelFunction:
         types = self._types
         return {n: self.block.declare(f"{n}_", p, types[n]) for n, p in self.pointers.items()}
 
-    def finish(self) -> Any:
+    def finish(self) -> PrimFunc:
         """Return the TIR function, whose pointers may alias."""
         params = [*self.pointers.values(), *self._sizes]
         return prim_func(params, self.block.stmt()).with_attr("tirx.noalias", False)

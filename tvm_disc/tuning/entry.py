@@ -30,7 +30,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.support.processor import best_of
 from tvm_disc.tir.builder import Block, call
 from tvm_disc.tuning.core_contention import Gauge
-from tvm_disc.typing import Expr, Target
+from tvm_disc.typing import Expr, PrimFunc, Target
 
 
 @dataclass
@@ -67,7 +67,7 @@ def build_bench(
     identify its contents.
     """
     benches: list[Bench] = []
-    functions: dict[Any, Any] = {}
+    functions: dict[GlobalVar, PrimFunc] = {}
     for number, (group, wanted) in enumerate(spaces):
         kernels, names = [], []
         choices = [c if isinstance(c, Choice) else _always(c) for c in wanted]
@@ -112,7 +112,7 @@ def _always(variant: Variant) -> Choice:
     return Choice([replace(variant, plan=replace(variant.plan, needs=()))], Leaf(0))
 
 
-def _entry(kernel: Kernel, name: str) -> Any:
+def _entry(kernel: Kernel, name: str) -> PrimFunc:
     def emit(block: Block, arguments: Arguments) -> None:
         values: list[Expr] = []
         for node in (*kernel.params, *kernel.outputs):

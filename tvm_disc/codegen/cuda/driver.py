@@ -42,7 +42,7 @@ from tvm_disc.codegen.host.memory import bits_of, lock, words
 from tvm_disc.target.device import GROUPS
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 OPEN_LOCKED, FIND, FIND_LIBRARY = (
     GlobalVar(f"tvm_disc_{n}") for n in ("open_locked", "find", "find_library")
@@ -57,7 +57,7 @@ NAME_BYTES = 128
 provide(RELEASE_TEXT)
 
 
-def open_functions(placed: Placed, graphs: bool) -> dict[Expr, object]:
+def open_functions(placed: Placed, graphs: bool) -> dict[GlobalVar, PrimFunc]:
     """Return the functions that open the device for one program's code.
 
     Args:
@@ -83,7 +83,7 @@ def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
     return block, params, state, out
 
 
-def _open() -> Any:
+def _open() -> PrimFunc:
     """Return ``open(state, out)``, which opens the device if necessary and makes its context
     current.
     """
@@ -106,7 +106,7 @@ def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
         leave(block, out)
 
 
-def _find(graphs: bool) -> Any:
+def _find(graphs: bool) -> PrimFunc:
     """Return ``find(state, out)``, which stores the addresses of the driver's functions in the
     state, or raises an error if the driver or one of the functions is missing.
 
@@ -142,7 +142,7 @@ def _find(graphs: bool) -> Any:
     return prim_func(list(params), block.stmt())
 
 
-def _open_locked(placed: Placed) -> Any:
+def _open_locked(placed: Placed) -> PrimFunc:
     """Return ``open_locked(state, out)``, which is called with the program's mutex locked."""
     block, params, state, out = _begin()
     with block.when(tirx.NE(state[i64(OPENED)], i64(0))):

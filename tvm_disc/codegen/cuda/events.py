@@ -21,12 +21,12 @@ from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.profile import NOW
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr, GlobalVar
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
 
 _NS_IN_MS = 1e6
 
 
-def event_functions() -> dict[GlobalVar, Expr]:
+def event_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions that record CUDA events before a timed kernel, and that read the time
     between the events after it.
     """
@@ -38,7 +38,7 @@ def _parameters(block: Block, *names: str) -> tuple[list[Any], list[Buffer]]:
     return params, [block.declare(n[0], p, "int64") for n, p in zip(names, params, strict=True)]
 
 
-def _begin() -> Any:
+def _begin() -> PrimFunc:
     block = Block()
     params, (state, events) = _parameters(block, "state", "events")
     for k in range(EVENT_WORDS):
@@ -49,7 +49,7 @@ def _begin() -> Any:
     return prim_func(params, block.stmt())
 
 
-def _end() -> Any:
+def _end() -> PrimFunc:
     block = Block()
     params, (state, events, start, end) = _parameters(block, "state", "events", "begin", "done")
     first, second = (events[i64(k)] for k in range(EVENT_WORDS))

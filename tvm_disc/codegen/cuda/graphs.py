@@ -22,7 +22,6 @@ no call waits for another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar
@@ -54,7 +53,7 @@ from tvm_disc.codegen.host.device import (
 from tvm_disc.codegen.host.memory import GIVE, TAKE, bits_of, release, words
 from tvm_disc.codegen.host.results import words_at
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 NODE, FORGET, BUILD, DROP_GRAPHS = (
     GlobalVar(f"tvm_disc_graph_{name}") for name in ("node", "forget", "build", "drop")
@@ -84,7 +83,7 @@ class Graphs:
         return KEY + self.key_words
 
 
-def graph_functions(graphs: Graphs, most_words: int) -> dict[object, object]:
+def graph_functions(graphs: Graphs, most_words: int) -> dict[GlobalVar, PrimFunc]:
     """Return the functions of a program that uses graphs.
 
     Args:
@@ -130,7 +129,7 @@ def _of_call(block: Block, address: Expr) -> tuple[Buffer, Buffer, Buffer]:
 # -- finding --------------------------------------------------------------------------------------
 
 
-def _begin(graphs: Graphs) -> Any:
+def _begin(graphs: Graphs) -> PrimFunc:
     """Return ``begin(record, key)``, which selects the graph of the dims in ``key`` for the call.
 
     If there is no graph of these dims, a new one is begun, which may evict the least recently used
@@ -185,7 +184,7 @@ def _begin(graphs: Graphs) -> Any:
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def _node(most_words: int) -> Any:
+def _node(most_words: int) -> PrimFunc:
     """Return ``node(record, function, blocks, threads, arguments, count)``, which replaces a
     launch.
     """
@@ -264,7 +263,7 @@ def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
 # -- launching ------------------------------------------------------------------------------------
 
 
-def _end() -> Any:
+def _end() -> PrimFunc:
     """Return ``end(record)``, which launches the graph, and rebuilds it before if its nodes
     changed.
     """
@@ -283,7 +282,7 @@ def _end() -> Any:
     return prim_func([address], block.stmt())
 
 
-def _build(most_words: int) -> Any:
+def _build(most_words: int) -> PrimFunc:
     """Return ``build(record)``, which makes an executable graph of the nodes on the tape, in
     sequence.
     """
@@ -341,7 +340,7 @@ def _destroy(block: Block, state: Buffer, graph: Buffer) -> None:
             block.store(graph, word, i64(0))
 
 
-def _forget() -> Any:
+def _forget() -> PrimFunc:
     """Return ``forget(state, graph)``, which removes a graph and frees all memory that it owns.
     Device memory is freed in stream order, after the graph's last launch on any stream.
     """
@@ -361,7 +360,7 @@ def _forget() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def _leave() -> Any:
+def _leave() -> PrimFunc:
     """Return ``leave(record)``, which removes the graph after an error; the next call of these dims
     builds a new one.
     """
@@ -374,7 +373,7 @@ def _leave() -> Any:
     return prim_func([address], block.stmt())
 
 
-def _drop(graphs: Graphs) -> Any:
+def _drop(graphs: Graphs) -> PrimFunc:
     """Return ``drop(state)``, which removes all graphs, unless a call is using them."""
     state_ptr = words("state")
     block = Block()
@@ -393,7 +392,7 @@ def _drop(graphs: Graphs) -> Any:
 # -- workspace ------------------------------------------------------------------------------------
 
 
-def _take() -> Any:
+def _take() -> PrimFunc:
     """Return ``take(record, size, out)``; ``out`` receives the workspace of the call's graph, or
     memory from the pool if the call has no graph. It receives 0 if memory is exhausted or the
     graph's workspace is too small.
@@ -416,7 +415,7 @@ def _take() -> Any:
     return prim_func([address, size, out_ptr], block.stmt())
 
 
-def _give() -> Any:
+def _give() -> PrimFunc:
     """Return ``give(record, address)``, which frees a workspace, unless a graph owns it."""
     address, workspace = tirx.Var("record", "int64"), tirx.Var("workspace", "int64")
     block = Block()

@@ -8,8 +8,6 @@ download of a tensor, and the release of a program.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 from tvm.tirx import op as O
@@ -65,12 +63,14 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.results import MANAGED_WORDS, manage, words_at
 from tvm_disc.schedules.cuda.kernel import LAUNCH
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 LEFT = GlobalVar("tvm_disc_device_left")
 
 
-def launch_functions(slot: GlobalVar, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
+def launch_functions(
+    slot: GlobalVar, graphs: Graphs | None, most_words: int
+) -> dict[GlobalVar, PrimFunc]:
     """Return the private functions of a call, and the packed functions.
 
     Args:
@@ -103,7 +103,7 @@ def _state(block: Block, pointer: Expr) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
-def _launch(graphs: bool, most_words: int) -> Any:
+def _launch(graphs: bool, most_words: int) -> PrimFunc:
     """Return ``launch(record, number, blocks, threads, words, count)``, which launches a kernel.
 
     The high half of ``threads`` is the number of bytes of dynamic shared memory. In a call with a
@@ -146,7 +146,7 @@ def _launch(graphs: bool, most_words: int) -> Any:
     return prim_func([address, number, blocks, threads, given, count], block.stmt())
 
 
-def _copy() -> Any:
+def _copy() -> PrimFunc:
     """Return ``copy(state, to, from, size, out)``, which copies on the device; ``out`` is 1 on
     failure.
     """
@@ -161,7 +161,7 @@ def _copy() -> Any:
     return prim_func([state_ptr, to, source, size, out_ptr], block.stmt())
 
 
-def _read() -> Any:
+def _read() -> PrimFunc:
     """Return ``read(state, address, size, out)``, which copies a few bytes from the device and
     waits.
 
@@ -182,7 +182,7 @@ def _read() -> Any:
     return prim_func([state_ptr, address, size, out], block.stmt())
 
 
-def _wait() -> Any:
+def _wait() -> PrimFunc:
     """Return ``wait(state)``, which waits for all earlier work of the stream."""
     state_ptr = words("state")
     block = Block()
@@ -191,7 +191,7 @@ def _wait() -> Any:
     return prim_func([state_ptr], block.stmt())
 
 
-def _take() -> Any:
+def _take() -> PrimFunc:
     """Return ``take(state, size, out)``; ``out`` receives the address of stream-ordered device
     memory, or 0 if memory is exhausted.
     """
@@ -222,7 +222,7 @@ def _allocate(block: Block, state: Buffer, size: Expr, out: Buffer) -> None:
     block.store(out, 0, found[i64(0)])
 
 
-def _give() -> Any:
+def _give() -> PrimFunc:
     """Return ``give(state, address)``, which frees memory after all earlier kernels of the
     stream.
     """
@@ -233,7 +233,7 @@ def _give() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def _trim(graphs: bool) -> Any:
+def _trim(graphs: bool) -> PrimFunc:
     """Return ``trim(state)``, which removes all graphs and trims the driver's pool to the program's
     limit.
     """
@@ -251,7 +251,7 @@ def _trim(graphs: bool) -> Any:
     return prim_func([state_ptr], block.stmt())
 
 
-def _close(slot: object) -> Any:
+def _close(slot: object) -> PrimFunc:
     """Return the function ``()``, which frees graphs, waits for all work, and frees the constants.
 
     No call may run concurrently. The code stays loaded, because it frees the results that still
@@ -271,7 +271,7 @@ def _close(slot: object) -> Any:
     return packed(CLOSE, emit)
 
 
-def _drop() -> Any:
+def _drop() -> PrimFunc:
     """Return ``drop(state)``, which does nothing: results are not cached, as the driver's pool
     caches their memory.
     """
@@ -279,7 +279,7 @@ def _drop() -> Any:
     return prim_func([state_ptr], Block().stmt())
 
 
-def _tensor() -> Any:
+def _tensor() -> PrimFunc:
     """Return ``new_tensor(state, kind, dims, ndim, size, out)``, as in
     ``codegen/host/results.py``.
     """
@@ -307,7 +307,7 @@ def _tensor() -> Any:
     return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
 
 
-def _release() -> object:
+def _release() -> PrimFunc:
     """Return the function ``(managed tensor)``, the deleter of results, which the last owner of a
     result calls.
     """
@@ -323,7 +323,7 @@ def _release() -> object:
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", RELEASE_NAME)
 
 
-def _upload(slot: GlobalVar) -> object:
+def _upload(slot: GlobalVar) -> PrimFunc:
     """Return ``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``, which
     copies a host array to a new device tensor.
     """
@@ -373,7 +373,7 @@ def _open_or_fail(block: Block, state: Buffer, args: object) -> None:
         block.eval(_left(args))
 
 
-def _download(slot: object) -> Any:
+def _download(slot: object) -> PrimFunc:
     """Return ``(tensor, address, bytes)``, which copies a tensor's elements to the host address and
     waits for the copy.
     """

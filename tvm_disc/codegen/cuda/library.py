@@ -8,8 +8,6 @@ If a call fails, the generated kernels compute the matmul.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import op as O
@@ -43,7 +41,7 @@ from tvm_disc.schedules.cuda.library import (
     TYPE,
 )
 from tvm_disc.tir.builder import Block, i64, prim_func
-from tvm_disc.typing import Buffer, Expr, GlobalVar
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
 
 LIBRARIES = tuple(f"libcublasLt.so.{major}" for major in (13, 12, 11))
 _NOW = 2
@@ -54,12 +52,12 @@ _FLOAT32 = 0
 _ONE = 0x3F800000  # 1.0 as float32 bits
 
 
-def library_functions() -> dict[GlobalVar, Expr]:
+def library_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions of a program that may call the library."""
     return {FIND_LIBRARY: _find(), PRODUCT: _product()}
 
 
-def _find() -> Any:
+def _find() -> PrimFunc:
     """Return the function ``find(state)``, which loads cuBLASLt and creates a handle.
 
     The handle remains 0 if the library or one of its functions is missing.
@@ -107,7 +105,7 @@ class _Tries:
             self.block.store(self.out, 0, tirx.Cast("int64", tirx.EQ(status, i64(0))))
 
 
-def _product() -> Any:
+def _product() -> PrimFunc:
     """Return ``product(record, fields, out)``, which computes a matmul. It does nothing without the
     library and in calls with a CUDA graph: the generated kernels then compute the matmul.
     """

@@ -15,7 +15,7 @@ from tvm_disc.codegen.plan.program import Program
 from tvm_disc.relay_passes.module_facts import STATE
 from tvm_disc.tir.builder import Block, i64
 from tvm_disc.tir.imports import provide
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 provide(Path(__file__).with_name("loop.ll").read_text(encoding="utf-8"))
 
@@ -35,7 +35,7 @@ def generates(program: Program) -> bool:
     return is_step(inputs, [(len(value.shape), value.dtype) for value in program.outputs])
 
 
-def generate_entry() -> object:
+def generate_entry() -> PrimFunc:
     """Return the packed function ``(step, address of a plan) -> DONE or NOT_A_NUMBER``; it returns
     the error if a step fails.
     """

@@ -20,7 +20,7 @@ from tvm_disc.codegen.objects.heap import STACK_BYTES, TOO_DEEP, Reg, heap_funct
 from tvm_disc.codegen.objects.refcount import Invoke, last_calls
 from tvm_disc.codegen.plan.program import HostFunction, Program
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 
 class FunctionEmitter:
@@ -60,7 +60,7 @@ class FunctionEmitter:
         words = "".join(part if isinstance(part, str) else "..." for part in text)
         self.check(cond, words, kind)
 
-    def function(self) -> Any:
+    def function(self) -> PrimFunc:
         """Return the TIR function."""
         block = self.block
         here = address_on_stack(block)
@@ -111,11 +111,11 @@ class FunctionEmitter:
 
 def object_functions(
     program: Program, constant_offsets: Sequence[int], errors: Errors
-) -> tuple[dict[HostFunction, GlobalVar], dict[GlobalVar, Expr]]:
+) -> tuple[dict[HostFunction, GlobalVar], dict[GlobalVar, PrimFunc]]:
     """Return the symbol of every host function, and all functions that boxed values need."""
     names = {f: GlobalVar(f"host_{f.name}") for f in program.functions}
     numbers = kernel_numbers(program.kernels)
-    made: dict[Any, Any] = {**heap_functions(), **io_functions()}
+    made: dict[GlobalVar, PrimFunc] = {**heap_functions(), **io_functions()}
     for f in program.functions:
         emitter = FunctionEmitter(f, constant_offsets, names, errors, numbers)
         made[names[f]] = emitter.function()
@@ -123,7 +123,7 @@ def object_functions(
     return names, made
 
 
-def _dispatch(names: Mapping[HostFunction, Expr]) -> object:
+def _dispatch(names: Mapping[HostFunction, Expr]) -> PrimFunc:
     """Return the function ``(heap)``, which executes the call in ``Reg.NEXT``, then the tail call
     that the called function left there, until none is left.
     """
@@ -139,7 +139,7 @@ def _dispatch(names: Mapping[HostFunction, Expr]) -> object:
     return prim_func([heap], block.stmt())
 
 
-def raise_function(errors: Errors) -> object:
+def raise_function(errors: Errors) -> PrimFunc:
     """Return the packed function ``(code)``, which raises the error of that code."""
 
     def emit(block: Block, args: Arguments) -> None:

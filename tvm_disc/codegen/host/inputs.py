@@ -22,7 +22,7 @@ from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, i64
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 PART = 16
 WORD_BYTES = 8
@@ -42,7 +42,7 @@ class _Asserts:
         """Emit nothing: the assertion that raised the error has returned from the function."""
 
 
-def input_functions(program: Program, device: bool) -> dict[str, object]:
+def input_functions(program: Program, device: bool) -> dict[str, PrimFunc]:
     """Return the functions ``(args, table)`` that read the parts of the inputs, by name."""
     return {_name(first): _function(program, first, device) for first in _parts(program)}
 
@@ -82,7 +82,7 @@ def _words_at(pointer: Expr) -> Expr:
     return tirx.reinterpret(PointerType(PrimType("int64"), "global"), pointer)
 
 
-def _function(program: Program, first: int, device: bool) -> Any:
+def _function(program: Program, first: int, device: bool) -> PrimFunc:
     words = _words(program)
 
     def emit(block: Block, args: Arguments) -> None:

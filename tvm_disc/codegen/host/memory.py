@@ -10,7 +10,6 @@ error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
@@ -35,7 +34,7 @@ from tvm_disc.abi.state import (
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
 from tvm_disc.codegen.threads.glue import count_call
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
-from tvm_disc.typing import Buffer, Expr, Var
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Var
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
@@ -50,7 +49,7 @@ TAKE, GIVE, LEAVE_CALL, TRIM, DROP, TENSOR = (
 OWNED, BEFORE, CELL_WORDS = 1, 2, 3
 
 
-def memory_functions() -> dict[GlobalVar, object]:
+def memory_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the private functions of the pool, which every program contains."""
     return {
         TAKE: _take(),
@@ -130,7 +129,7 @@ def state_of(block: Block, cell: Buffer) -> Buffer:
 # -- the pool -------------------------------------------------------------------------------------
 
 
-def _take() -> Any:
+def _take() -> PrimFunc:
     """Return ``take(state, size_bytes, out)``; ``out`` receives the address of a block of at least
     ``size_bytes``, or 0 if memory is exhausted.
     """
@@ -214,7 +213,7 @@ def _request(block: Block, state: Expr, size: Expr, out: Buffer) -> None:
         block.store(out, 0, address)
 
 
-def _give() -> Any:
+def _give() -> PrimFunc:
     """Return ``give(state, address)``, which puts a block into the pool, or frees the block if the
     pool is full.
     """
@@ -240,7 +239,7 @@ def _give() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def _leave_call() -> object:
+def _leave_call() -> PrimFunc:
     """Return ``leave_call(state, cell, home)``, which frees the memory of a call before an error
     exit.
 
@@ -273,7 +272,7 @@ def free_cells(block: Block, newest: Expr, free: Callable[[Expr], None]) -> None
         block.store(cell, 0, fields[i64(BEFORE)])
 
 
-def _trim() -> Any:
+def _trim() -> PrimFunc:
     """Return ``trim(state)``, which frees every cached block and releases every cached result."""
     state_ptr = words("state")
     block = Block()

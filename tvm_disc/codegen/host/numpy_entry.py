@@ -49,7 +49,7 @@ from tvm_disc.codegen.host.abi import (
 from tvm_disc.codegen.host.packed import Entry
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, call, i64
-from tvm_disc.typing import Buffer, Expr, GlobalVar
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
 
 # Length of a run from which a loop reads it: LLVM takes quadratic time for straight code.
 LOOPED = 16
@@ -93,7 +93,7 @@ def takes_numpy(program: Program) -> bool:
     return bool(inputs) and bool(outputs) and free <= known and set(dtypes) <= set(TYPE_NUMBERS)
 
 
-def direct_entry(program: Program, main: GlobalVar) -> object:
+def direct_entry(program: Program, main: GlobalVar) -> PrimFunc:
     """Return the entry as a packed function; ``main`` is the program's function."""
     entry = Entry()
     block, result = entry.block, entry.result

@@ -21,7 +21,7 @@ from tvm_disc.codegen.plan.memory import last_reads
 from tvm_disc.codegen.plan.program import AllocOutput, Program
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
 # A row of the table: first byte, end, and the number of accepted results up to which the tensor is
@@ -29,7 +29,7 @@ OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
 ROW, ALWAYS = 3, 1 << 62
 
 
-def overlap_function(inputs: Sequence[str], outputs: int) -> object:
+def overlap_function(inputs: Sequence[str], outputs: int) -> PrimFunc:
     """Return ``overlap(spans, now, k, begin, end, found)``.
 
     Result ``k`` is the ``now``-th result to be accepted. If its bytes overlap those of a row that
@@ -75,7 +75,7 @@ define linkonce_odr i32 @{_name}(ptr %s, ptr %a, i32 %n, ptr %r) {{
 """)
 
 
-def fail_function(name: GlobalVar = FAIL, code: str = FAILED) -> object:
+def fail_function(name: GlobalVar = FAIL, code: str = FAILED) -> PrimFunc:
     """Return the packed function ``()`` that fails with the error that was already raised."""
 
     def emit(block: Block, args: Arguments) -> None:

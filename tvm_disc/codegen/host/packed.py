@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import PrimType
@@ -25,7 +24,7 @@ from tvm_disc.codegen.host.abi import (
     void_pointer,
 )
 from tvm_disc.tir.builder import Block, byte_offset
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Entry:
         self.self_handle, self.args, self.result = (tirx.Var(n, void_pointer()) for n in names)
         self.count, self.block = tirx.Var("num_args", "int32"), Block()
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> PrimFunc:
         """Return the complete function under the name by which it is called."""
         self.block.ret(i32(0))
         params = [self.self_handle, self.args, self.count, self.result]
@@ -69,7 +68,7 @@ class Entry:
         return func.with_attr("global_symbol", f"__tvm_ffi_{name}")
 
 
-def packed(name: str, emit: Callable[[Block, Arguments], object]) -> Any:
+def packed(name: str, emit: Callable[[Block, Arguments], object]) -> PrimFunc:
     """Return the packed function ``name``; ``emit`` returns its integer result, or None."""
     entry = Entry()
     block, result = entry.block, entry.result

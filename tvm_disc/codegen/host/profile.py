@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
@@ -25,7 +25,7 @@ from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import product, substitute
-from tvm_disc.typing import Expr, Var
+from tvm_disc.typing import Expr, PrimFunc, Var
 
 if TYPE_CHECKING:
     from tvm_disc.schedules.dispatch.tree import Split
@@ -36,7 +36,7 @@ MONOTONIC_CLOCK = 1
 NOW, RECORD = GlobalVar("tvm_disc_now"), GlobalVar("tvm_disc_record")
 
 
-def profile_functions() -> dict[Expr, object]:
+def profile_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the private functions for timed calls."""
     return {NOW: _now(), RECORD: _record()}
 
@@ -45,7 +45,7 @@ def _words(name: str) -> Var:
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 
-def _now() -> object:
+def _now() -> PrimFunc:
     """Return ``now(out)``: nanoseconds of a monotonic clock."""
     out_ptr = _words("out")
     block = Block()
@@ -56,7 +56,7 @@ def _now() -> object:
     return prim_func([out_ptr], block.stmt())
 
 
-def _record() -> Any:
+def _record() -> PrimFunc:
     """Return ``record(address, kernel, variant, start, end, bytes, flops)``, which appends an
     event to the record at ``address``. If the record is full, the event is only counted.
     """
@@ -79,14 +79,14 @@ def account_name(kernel: str) -> GlobalVar:
     return GlobalVar(f"tvm_disc_account_{kernel}")
 
 
-def account_functions(kernels: Iterable[Kernel]) -> dict[GlobalVar, object]:
+def account_functions(kernels: Iterable[Kernel]) -> dict[GlobalVar, PrimFunc]:
     """Return functions that record launches on a CPU, by name. They are separate functions so that
     the entry point, which every call executes, stays short.
     """
     return {account_name(kernel.name): _account(kernel) for kernel in kernels}
 
 
-def _account(kernel: Kernel) -> object:
+def _account(kernel: Kernel) -> PrimFunc:
     """Return ``account(profile, number, start, symbols ...)``: append the event of a launch that
     ends now.
     """

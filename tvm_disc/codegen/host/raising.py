@@ -11,7 +11,7 @@ from tvm.tirx import op as O
 from tvm_disc.codegen.host.abi import i32
 from tvm_disc.codegen.host.memory import text_address, words
 from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 DECIMAL = GlobalVar("tvm_disc_decimal")
 # Bytes of the text of an int64 (a sign, 19 digits and a terminating zero byte, rounded up), and the
@@ -20,7 +20,7 @@ DIGITS, LAST = 24, 23
 ZERO, MINUS = ord("0"), ord("-")
 
 
-def decimal_function() -> object:
+def decimal_function() -> PrimFunc:
     """Return ``decimal(value, out)``, which formats an integer as a C string.
 
     The first word of ``out`` receives the offset of the string's first byte in the ``DIGITS`` bytes

@@ -36,7 +36,7 @@ from tvm_disc.codegen.host.memory import (
     words,
 )
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
 
 # The malloc block of a result contains a DLPack managed tensor, its shape, then its data.
 MANAGED_WORDS = 10
@@ -57,12 +57,12 @@ HUGE_BYTES = 4 << 20
 PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
 
 
-def result_functions() -> dict[object, object]:
+def result_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the private functions of results, which every program contains."""
     return {TENSOR: _new_tensor(), DROP: _drop()}
 
 
-def _new_tensor() -> Any:
+def _new_tensor() -> PrimFunc:
     """Return ``new_tensor(state, kind, dims, ndim, size_bytes, out)``; ``out`` receives the
     addresses of the tensor and of its data. The first is 0 if memory is exhausted.
 
@@ -269,7 +269,7 @@ def _release_all(block: Block, gone: Buffer) -> None:
         block.eval(reference(gone[k], "DecRef"))
 
 
-def _drop() -> Any:
+def _drop() -> PrimFunc:
     """Return ``drop(state)``, which releases all cached results."""
     state_ptr = words("state")
     block = Block()

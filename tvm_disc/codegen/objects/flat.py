@@ -12,8 +12,6 @@ blocks are written once.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar
 
@@ -29,13 +27,13 @@ from tvm_disc.codegen.objects.heap import (
     words,
 )
 from tvm_disc.tir.builder import Block, call, i64, pointer, prim_func
-from tvm_disc.typing import Buffer, Expr, Var
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Var
 
 DECODE, MEASURE, ENCODE = (GlobalVar(f"tvm_disc_{n}") for n in ("decode", "measure", "encode"))
 MARK_SHIFT = 8
 
 
-def io_functions() -> dict[GlobalVar, Expr]:
+def io_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions that read inputs and write results."""
     return {DECODE: _decode(), MEASURE: _measure(), ENCODE: _encode()}
 
@@ -70,7 +68,7 @@ def _allocated(block: Block, heap: Expr, size_bytes: Expr) -> Expr:
     return made
 
 
-def _decode() -> Any:
+def _decode() -> PrimFunc:
     heap, codes_at, blob = _heap(), pointer("codes", "int64"), tirx.Var("blob", "int64")
     out = tirx.Var("out", word_pointer())
     block = Block()
@@ -148,7 +146,7 @@ def _tensor_bytes(block: Block, fields: Buffer) -> tuple[Expr, Expr, Expr]:
     return rank, each, total.get()
 
 
-def _measure() -> Any:
+def _measure() -> PrimFunc:
     heap, root = _heap(), tirx.Var("root", "int64")
     out = tirx.Var("out", word_pointer())
     block = Block()
@@ -194,7 +192,7 @@ def _visit(block: Block, queue: Buffer, count: _Counter, address: Expr) -> None:
             block.store(fields, Word.CLASS, kind + mark)
 
 
-def _encode() -> Any:
+def _encode() -> PrimFunc:
     heap, root = _heap(), tirx.Var("root", "int64")
     codes_at, blob_at = pointer("codes", "int64"), pointer("blob", "int8")
     block = Block()

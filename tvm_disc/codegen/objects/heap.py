@@ -14,14 +14,12 @@ the dims. Elements in the tensor's own block start at the next multiple of 64.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 
 from tvm_disc.codegen.host.memory import GIVE, TAKE
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr, TVMType
+from tvm_disc.typing import Buffer, Expr, PrimFunc, TVMType
 
 MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
@@ -82,7 +80,7 @@ def data_offset(rank: int) -> int:
     return -(-(Word.DIMS + rank) * 8 // 64) * 64
 
 
-def heap_functions() -> dict[Expr, object]:
+def heap_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions that allocate and free blocks, and that start and release the heap."""
     return {ALLOC: _alloc(), RELEASE: _release(), FREE: _free(), START: _start()}
 
@@ -93,7 +91,7 @@ def _request(block: Block, state: Expr, size_bytes: Expr) -> Expr:
     return block.bind("chunk", found[i64(0)])
 
 
-def _start() -> object:
+def _start() -> PrimFunc:
     """Return ``start(state, out)``; ``out`` receives the address of a new heap, or 0 if memory is
     exhausted.
     """
@@ -114,7 +112,7 @@ def _start() -> object:
     return prim_func([state, out], block.stmt())
 
 
-def _release() -> Any:
+def _release() -> PrimFunc:
     """Return ``release(heap)``, which frees all chunks."""
     heap = tirx.Var("heap", word_pointer())
     block = Block()
@@ -130,7 +128,7 @@ def _release() -> Any:
     return prim_func([heap], block.stmt())
 
 
-def _alloc() -> object:
+def _alloc() -> PrimFunc:
     """Return ``alloc(heap, size_bytes, out)``; ``out`` receives the address of a block with one
     reference, or 0 if memory is exhausted, in which case ``Reg.ERROR`` is set.
     """
@@ -209,7 +207,7 @@ def _chunk(block: Block, regs: Buffer, size: Expr) -> Expr:
     return chunk
 
 
-def _free() -> object:
+def _free() -> PrimFunc:
     """Return ``free(heap, dead)``, which frees an unreferenced block and all blocks that only it
     references.
 

@@ -23,7 +23,7 @@ from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, i64, index_var, prim_func
 from tvm_disc.tir.imports import provide
-from tvm_disc.typing import Expr
+from tvm_disc.typing import Expr, PrimFunc
 
 SHARE = GlobalVar("tvm_disc_share")
 USE_WORKERS = "use_workers"
@@ -52,7 +52,7 @@ def install_launch(block: Block, home: Expr) -> None:
         block.eval(O.call_extern("int32", "disc.install", load(word(home, LAUNCH_CODE))))
 
 
-def use_workers_function() -> object:
+def use_workers_function() -> PrimFunc:
     """Return the packed function ``use_workers(home)``, which runs the parallel loops of its module
     on the workers of ``home``.
     """
@@ -69,7 +69,7 @@ def count_call(block: Block, home: Expr, change: int) -> None:
         block.eval(fetch_add(word(pool_of(home), ACTIVE), i64(change)))
 
 
-def share_function() -> object:
+def share_function() -> PrimFunc:
     """Return ``share(home, most, out)``; ``out`` receives the number of threads that a kernel may
     use, at most ``most``. The cores are divided among the active calls.
     """

@@ -8,8 +8,6 @@ was compiled in this process is kept alive by a reference that is never dropped.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType, StringImm
 from tvm.tirx import op as O
@@ -27,7 +25,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.threads.atomics import load, store
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 # ``home_address``: packed function ``() -> address of the process-wide state of the workers``; 0 if
 # its allocation failed.
@@ -182,7 +180,7 @@ def library() -> StringImm:
     return StringImm(_LIBRARY)
 
 
-def home_functions() -> dict[Expr, object]:
+def home_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions of this module."""
     return {GlobalVar(THREADS): packed(THREADS, _find), ANSWER: _answer(), FORKED: _after_fork()}
 
@@ -258,7 +256,7 @@ def _process() -> Expr:
     return tirx.Cast("int64", O.call_extern("int32", "getpid"))
 
 
-def _answer() -> Any:
+def _answer() -> PrimFunc:
     """Return the registered function ``() -> address of the home``; the address is the function's
     handle.
     """
@@ -276,7 +274,7 @@ def _answer() -> Any:
     return func.with_attr("global_symbol", ANSWER.name_hint)
 
 
-def _after_fork() -> object:
+def _after_fork() -> PrimFunc:
     """Return ``after_fork(home)``, which zeroes the pool if its workers belong to another
     process.
     """

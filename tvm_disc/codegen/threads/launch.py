@@ -17,8 +17,6 @@ small fraction of the run time.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
@@ -77,7 +75,7 @@ from tvm_disc.codegen.threads.cores import (
 from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
 from tvm_disc.codegen.threads.state import record_address, slot_address, ticket, word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 LAUNCH = GlobalVar(LAUNCH_NAME)
 OPEN, FINISH, PREPARE = (
@@ -96,7 +94,7 @@ MOST_ALONE_NS, MOST_DOUBLINGS = 320_000_000, 6
 RETRY, NONE = -2, -1
 
 
-def launch_functions() -> dict[Any, Any]:
+def launch_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the functions of this module."""
     return {LAUNCH: _launch(), OPEN: _open(), FINISH: _finish(), PREPARE: _prepare()}
 
@@ -140,7 +138,7 @@ def environment(block: Block, parts: Expr) -> Expr:
     return tirx.reinterpret("int64", env.data)
 
 
-def _launch() -> Any:
+def _launch() -> PrimFunc:
     """Return the function that replaces the runtime's launch, ``(body, closure, tasks) ->
     status``.
     """
@@ -184,7 +182,7 @@ def _launch() -> Any:
     return func.with_attr("global_symbol", LAUNCH.name_hint)
 
 
-def _open() -> Any:
+def _open() -> PrimFunc:
     """Return ``open(body, closure, parts, out)``, which offers parts to workers.
 
     ``out`` receives the address of the slot, or stays 0 if the caller should run all parts.
@@ -293,7 +291,7 @@ def _wake(block: Block, pool: Expr, missing: Expr) -> None:
                 block.store(left, 0, left[i64(0)] - 1)
 
 
-def _finish() -> Any:
+def _finish() -> PrimFunc:
     """Return ``finish(slot, parts, mine, start)``, which waits for the workers' parts and updates
     the backoff. The caller ran ``mine`` parts from the time ``start`` on.
     """
@@ -359,7 +357,7 @@ def helped(block: Block, pool: Expr, gain: Expr) -> None:
     block.eval(fetch_add(word(pool, SAVED), gain))
 
 
-def _prepare() -> Any:
+def _prepare() -> PrimFunc:
     """Return ``prepare(pool)``, which initializes the pool at the first launch of a process.
 
     Meanwhile, concurrent launches run without workers.

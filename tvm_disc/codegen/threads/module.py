@@ -20,10 +20,10 @@ from tvm_disc.codegen.threads.worker import worker_functions
 from tvm_disc.codegen.units import Emitted
 from tvm_disc.support.locks import Lock
 from tvm_disc.support.store import Store
-from tvm_disc.typing import Expr, Var
+from tvm_disc.typing import GlobalVar, PrimFunc
 
 
-def thread_functions(triple: str) -> dict[Var, Expr]:
+def thread_functions(triple: str) -> dict[GlobalVar, PrimFunc]:
     """Return all functions of the module, for the architecture of a target triple."""
     functions = {
         **launch_functions(),

@@ -49,7 +49,7 @@ from tvm_disc.codegen.threads.launch import (
 )
 from tvm_disc.codegen.threads.state import record_address, slot_address, word
 from tvm_disc.tir.builder import Block, i64, index_var
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, PrimFunc
 
 LEAST_LOOK_NS, MOST_LOOK_NS = 200_000, 2_000_000
 # Iterations between two clock reads.
@@ -58,12 +58,12 @@ TURNS = 16
 AWAY_NS = 300_000
 
 
-def worker_functions() -> dict[Expr, object]:
+def worker_functions() -> dict[GlobalVar, PrimFunc]:
     """Return the code of a worker."""
     return {GlobalVar(WORKER_NAME): _worker()}
 
 
-def _worker() -> object:
+def _worker() -> PrimFunc:
     """Return ``worker(home)``: the body of a worker thread, which never returns."""
     home = index_var("home")
     block = Block()

@@ -252,9 +252,9 @@ class _Importer:
             return tuple(self.forms.field(var, k, f) for k, f in enumerate(kind.fields))
         return Boxed(kind, var)
 
-    def _reachable(self, main: GlobalVar) -> dict[GlobalVar, TVMFunction]:
+    def _reachable(self, main: TVMFunction) -> dict[GlobalVar, TVMFunction]:
         """Return the functions that ``main`` calls, without discarded specializations."""
-        found: dict[Any, Any] = {}
+        found: dict[GlobalVar, TVMFunction] = {}
         stack = [main]
 
         while stack:

@@ -17,7 +17,7 @@ from tvm_disc.relay.importer.scopes import Bottom, Captured, Frame, Scope, TailC
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
-from tvm_disc.typing import Binding, Expr
+from tvm_disc.typing import Binding, Expr, GlobalVar, TVMFunction
 
 
 class Evaluator(Protocol):
@@ -43,7 +43,7 @@ class ModuleWalk:
     def __init__(self, source: IRModule, ctx: Emitter, kinds: Kinds) -> None:
         self.source, self.ctx, self.kinds, self.solver = source, ctx, kinds, ctx.solver
         self.frame = Frame()
-        self.functions: dict[object, object] = {}
+        self.functions: dict[GlobalVar, TVMFunction] = {}
         self.entries: list[Any] = []
         self.object_ops = 0
         self._named = 0

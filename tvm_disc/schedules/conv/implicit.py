@@ -45,14 +45,14 @@ class ConvView:
     operands: ClassVar[tuple[str, str]] = ("weights", "input")
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         weight = self.node.inputs[1]
         pixels, batch = product(self.node.shape[2:]), mul(self.node.shape[0], self.groups)
         channels = i64(literal_dims([weight.shape[0]])[0] // self.groups)
         return batch, channels, pixels, product(weight.shape[1:])
 
     @property
-    def row_stride(self) -> Any:
+    def row_stride(self) -> Size:
         return self.sizes[2]
 
     @property

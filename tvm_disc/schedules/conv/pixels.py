@@ -105,7 +105,7 @@ class PixelView:
         return self.zero + (self.numbers.added if self.numbers else 0)
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         rows = product(self.node.shape[:-1])
         return i64(self.groups), rows, i64(self.outs), i64(math.prod(self.taps) * self.channels)
 
@@ -116,7 +116,7 @@ class PixelView:
         return self.taps[-1] if together else 1
 
     @property
-    def row_stride(self) -> Any:
+    def row_stride(self) -> Size:
         return self.all_outs
 
     def refined(self, spec: GemmSpec) -> GemmSpec:

@@ -33,7 +33,7 @@ from tvm_disc.tir.builder import Block, byte_offset, call, i64, index_var, prim_
 from tvm_disc.tir.hoisted import Sizes
 from tvm_disc.tir.index import IndexSpace, add, mul
 from tvm_disc.tir.llvm_ops import tuned_for
-from tvm_disc.typing import UNSET, Buffer, Expr
+from tvm_disc.typing import UNSET, Buffer, Expr, PrimFunc
 
 # (block, lowering with operands bound, pointers, record of the call) -> whether the work is done
 Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
@@ -83,7 +83,7 @@ def device_functions(
     machine: Machine,
     space: IndexSpace,
     ahead: Ahead | None = None,
-) -> dict[Expr, object]:
+) -> dict[GlobalVar, PrimFunc]:
     """Return the host function of a kernel, and append its device functions to ``machine.code``.
 
     Args:
@@ -160,7 +160,7 @@ def _device_function(
     solver: Solver,
     symbols: Sequence[object],
     space: IndexSpace,
-) -> Expr:
+) -> PrimFunc:
     grid = part.grid
     ins, outs, scratch = pointers(group, plan)
     tasks, blocks, turn = index_var("tasks"), index_var("blocks"), index_var("round")
@@ -236,7 +236,7 @@ class _Driver:
             with self.block.when(tirx.Not(taken)):
                 self.launches(None)
 
-    def function(self) -> Any:
+    def function(self) -> PrimFunc:
         """Return the host function of the kernel."""
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
         return prim_func(params, self.block.stmt())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from tvm import tirx
@@ -22,7 +22,7 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, mul, product
-from tvm_disc.typing import Buffer, Expr
+from tvm_disc.typing import Buffer, Expr, Size
 
 
 class TileView(Protocol):
@@ -37,7 +37,7 @@ class TileView(Protocol):
         """The anchor."""
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         """(batch, m, n, k)."""
 
     @property
@@ -78,7 +78,7 @@ class Plain:
         return self.view.node
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         return self.view.sizes
 
     @property
@@ -137,7 +137,7 @@ class ChannelsLast:
         return int(self.node.attrs["groups"])
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         weight = self.node.inputs[1]
         channels = (static_dim(weight.shape[0]) or 0) // self.groups
         pixels = product(self.node.shape[:-1])

@@ -32,7 +32,7 @@ from tvm_disc.tir.builder import (
     masked_load,
     prefetch,
 )
-from tvm_disc.typing import Buffer, Expr, Size
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Size
 
 _TILE_ROWS = (1, 2, 4)
 _ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 tiles use 15 of 16 lanes
@@ -47,7 +47,7 @@ def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
 
 def inner_kernel(
     dtype: str, lanes: int, rows: int, ahead: int = 0, b_dtype: str | None = None
-) -> object:
+) -> PrimFunc:
     """Return the function of one tile: ``(a, b, c, k, lda, ldb, ldc)``.
 
     Args:

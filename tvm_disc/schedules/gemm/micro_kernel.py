@@ -45,7 +45,7 @@ from tvm_disc.tir.builder import (
 )
 from tvm_disc.tir.imports import provide
 from tvm_disc.tir.llvm_ops import emitting_for, has_native, lookup
-from tvm_disc.typing import UNSET, Buffer, Expr, Size, TVMFunction
+from tvm_disc.typing import UNSET, Buffer, Expr, GlobalVar, PrimFunc, Size
 
 # Up to this many rows, packed weights are streamed at memory speed. Panels are consecutive, so the
 # hardware prefetcher reads ahead. Software prefetches would compete for its fill buffers: with
@@ -199,7 +199,7 @@ def call_kernel(b: Block, run: object, at: Sequence[Expr], sizes: Sequence[Size]
 
 def micro_kernel(
     tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
-) -> object:
+) -> PrimFunc:
     """Return the function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``.
 
     The parameters of ``form`` are added.
@@ -252,7 +252,7 @@ class RegisterTile:
         self.group_at: Expr = i64(0)
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
-    def function(self) -> Any:
+    def function(self) -> PrimFunc:
         """Emit the statements of the kernel; return its TIR function."""
         if self.form.rounded:
             self.sums, self.splits = [emit_groups(self)], 1
@@ -483,7 +483,7 @@ define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
 """)
 
 
-def may_alias(func: TVMFunction) -> Any:
+def may_alias(func: PrimFunc) -> PrimFunc:
     """Return ``func`` without the no-alias attribute.
 
     In a no-alias function, TVM gives every buffer variable its own TBAA type. If LLVM inlines a
@@ -501,7 +501,7 @@ class MicroKernels:
 
     def __init__(self) -> None:
         self._vars: dict[tuple[int | str, ...], Any] = {}
-        self.functions: dict[Any, Any] = {}
+        self.functions: dict[GlobalVar, PrimFunc] = {}
 
     def get(
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN

@@ -36,7 +36,7 @@ from tvm_disc.tir.builder import (
     i64,
     masked_load,
 )
-from tvm_disc.typing import Buffer, Expr, Size
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Size
 
 ROWS = 8  # rows of a tile: enough independent sums to hide the latency of a multiply-add
 
@@ -65,7 +65,7 @@ def _repeated(value: Expr, lanes: int, times: int) -> Expr:
     return tirx.Shuffle([value] * times, picks)
 
 
-def narrow_kernel(dtype: str, lanes: int, width: int) -> object:
+def narrow_kernel(dtype: str, lanes: int, width: int) -> PrimFunc:
     """Return the function of one tile: ``(a, b, c, k, lda, ldc, height, columns)``.
 
     ``b`` holds one vector for each ``lanes / width`` steps of K. If ``width`` is greater than one,

@@ -22,13 +22,13 @@ from tvm_disc.schedules.gemm.micro_kernel import (
 )
 from tvm_disc.schedules.gemm.partition import least
 from tvm_disc.tir.builder import KernelFunction, first_lanes, i64, masked_load
-from tvm_disc.typing import Buffer, Expr, Size
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Size
 
 MOST_STEPS = 4  # with more steps, register tiles need fewer loads per multiply-add
 ROWS = 2
 
 
-def outer_kernel(dtype: str, lanes: int, steps: int) -> object:
+def outer_kernel(dtype: str, lanes: int, steps: int) -> PrimFunc:
     """Return the function ``(a, b, c, lda, ldb, ldc, rows, columns)`` that computes ``rows``
     rows.
     """

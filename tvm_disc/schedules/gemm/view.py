@@ -40,7 +40,7 @@ class View(Protocol):
     operands: ClassVar[tuple[str, str]]  # names of A and B in ``explain``
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         """Return the sizes (batch, m, n, k)."""
 
     @property
@@ -84,28 +84,28 @@ class MatMulView:
 
     group: Group
     node: Node
-    batch: tuple[Any, ...]
-    m: Any
-    n: Any
-    k: Any
+    batch: tuple[Size, ...]
+    m: Size
+    n: Size
+    k: Size
     dots: tuple[str, ...] = ()
     shared: int = 1
     operands: ClassVar[tuple[str, str]] = ("A", "B")
 
     @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
+    def sizes(self) -> tuple[Size, Size, Size, Size]:
         items = product(self.batch)
         if self.shared > 1:
             items = _simplify(tirx.floordiv(items, self.shared))
         return items, self.rows, self.n, self.k
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Size:
         """Return the number of rows of an item of the view."""
         return mul(self.m, self.shared)
 
     @property
-    def row_stride(self) -> Any:
+    def row_stride(self) -> Size:
         return self.n
 
     @property
@@ -241,7 +241,7 @@ def _is_weight(group: Group, node: Node) -> bool:
 # -- items that share B --------------------------------------------------------------------------
 
 
-def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver) -> int:
+def shared_items(group: Group, node: Node, batch: Sequence[Size], solver: Solver) -> int:
     """Return the largest proved number of consecutive batch items of a matmul that share B.
 
     In grouped-query attention several heads read the same keys and values (Ainslie et al., 2023):
@@ -258,7 +258,7 @@ def shared_items(group: Group, node: Node, batch: Sequence[Expr], solver: Solver
     return 1
 
 
-def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
+def _candidates(group: Group, node: Node, batch: Sequence[Size]) -> set[int]:
     """Return the sizes of the broadcast axes of B and of its operands, for :func:`shared_items`."""
     b = node.inputs[1]
     found = {static_dim(batch[-1])} if batch and len(b.shape) > 2 and is_one(b.shape[-3]) else set()
@@ -276,7 +276,7 @@ def _candidates(group: Group, node: Node, batch: Sequence[Expr]) -> set[int]:
 _MAPS = frozenset(f"relax.{n}" for n in ("broadcast_to", "permute_dims", "strided_slice"))
 
 
-def _shares(group: Group, node: Node, batch: Sequence[Expr], items: int, solver: Solver) -> bool:
+def _shares(group: Group, node: Node, batch: Sequence[Size], items: int, solver: Solver) -> bool:
     """Return whether B of item ``g * items + t`` is proved equal to B of item ``g * items``, for
     all ``g`` and all ``t < items``.
 

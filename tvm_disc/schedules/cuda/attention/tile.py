@@ -44,7 +44,7 @@ from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import add, ceil_div
-from tvm_disc.typing import UNSET, Buffer, Expr
+from tvm_disc.typing import UNSET, Buffer, Expr, Size
 
 CHUNK = 4  # values that a thread loads from shared memory at once
 UNROLLED = 8  # steps of a matmul between two tests of the loop condition
@@ -102,7 +102,7 @@ class Operand:
     name: str
     read: Callable[[Lowering, Expr, Expr, Expr], Expr]
     node: Node
-    rows: Expr
+    rows: Size
     length: int
     lanes: int = 1
 
