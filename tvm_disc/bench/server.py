@@ -55,7 +55,7 @@ def tvm_disc_engine(path: str, threads: int) -> Opened:
         exe = tvm_disc.build(path, options=tvm_disc.Options(threads=threads))
     names = [name for name, _, _ in exe.signature]
 
-    def bind(given: Mapping[str, Any]) -> Call:
+    def bind(given: Mapping[str, object]) -> Call:
         arrays = ordered(names, given)
         return lambda: exe(*arrays)
 
@@ -73,7 +73,7 @@ def onnxruntime(path: str, threads: int) -> Opened:
     session = ort.InferenceSession(path, options, ["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
 
-    def bind(given: Mapping[str, Any]) -> Call:
+    def bind(given: Mapping[str, object]) -> Call:
         feeds = dict(zip(names, ordered(names, given), strict=True))
         return lambda: session.run(None, feeds)
 
@@ -93,7 +93,7 @@ def openvino(path: str, threads: int) -> Opened:
     request = model.create_infer_request()
     names = [next(iter(i.names), str(k)) for k, i in enumerate(model.inputs)]
 
-    def bind(given: Mapping[str, Any]) -> Call:
+    def bind(given: Mapping[str, object]) -> Call:
         arrays = ordered(names, given)
         infer, outputs = request.infer, model.outputs
 
@@ -129,7 +129,7 @@ def torch_call(torch: Any, module: Any) -> Bind:
     memory.
     """
 
-    def bind(given: Mapping[str, Any]) -> Call:
+    def bind(given: Mapping[str, object]) -> Call:
         tensors = [torch.from_numpy(a) for a in given.values()]
 
         def call() -> list[Any]:
@@ -159,7 +159,7 @@ def relax_vm(path: str, threads: int) -> Opened:
     library = relax.build(imported, target, relax_pipeline=relax.get_default_pipeline(target))
     main = relax.VirtualMachine(library, tvm.cpu())["main"]
 
-    def bind(given: Mapping[str, Any]) -> Call:
+    def bind(given: Mapping[str, object]) -> Call:
         tensors = [tvm.runtime.tensor(np.ascontiguousarray(a)) for a in ordered(names, given)]
         return lambda: main(*tensors)
 

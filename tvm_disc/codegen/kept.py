@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Keeping:
         begun = None if store is None or key is None else store.begin_large(key, constants)
         self._entry = begun
 
-    def finish(self, levels: Sequence[MachineCode], manifest: Mapping[str, Any]) -> None:
+    def finish(self, levels: Sequence[MachineCode], manifest: Mapping[str, object]) -> None:
         """Write the machine code and manifest, which completes the entry."""
         if self._entry is None:
             return

@@ -86,7 +86,7 @@ def _flops(module: Any, isa: Isa, threads: int) -> float:
     return 2 * threads * elems * TURNS / seconds / 1e9
 
 
-def _bandwidth(module: Any, isa: Isa, memory: Any, size: int, threads: int) -> float:
+def _bandwidth(module: Any, isa: Isa, memory: object, size: int, threads: int) -> float:
     """Return the GB/s at which ``threads`` threads together read a buffer of ``size`` bytes.
 
     A burst must be shorter than a time slice, so it reads only a part of a large buffer. The next

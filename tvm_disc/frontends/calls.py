@@ -85,7 +85,7 @@ def op(name: str, *args: Any, **attrs: Any) -> Expr:
     return made
 
 
-def const(value: Any, dtype: str | None = None) -> ast.Constant:
+def const(value: object, dtype: str | None = None) -> ast.Constant:
     """Return a constant; numbers keep their type unless one is given."""
     if dtype is None:
         return ast.Constant(np.asarray(value))
@@ -285,7 +285,7 @@ class Calls(ABC, Generic[T, D]):
         """Return a call of a Relay operator on tensors or expressions."""
         return op(name, *(self.expr(o) if self.is_tensor(o) else o for o in operands), **attrs)
 
-    def apply(self, name: str, *operands: T | Number, dtype: str = "", **attrs: Any) -> T:
+    def apply(self, name: str, *operands: T | Number, dtype: str = "", **attrs: object) -> T:
         """Return an element-wise call on operands that are broadcast; see :class:`Builder`."""
         tensors = self._tensors(operands)
         return self.made(

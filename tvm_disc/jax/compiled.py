@@ -117,7 +117,7 @@ class Compiled:
             [as_array(x, a.dtype, k in self._donated) for k, (x, a) in enumerate(pairs)]
         )
 
-    def _run(self, leaves: Sequence[Any]) -> object:
+    def _run(self, leaves: Sequence[object]) -> object:
         made = self._results(leaves)
         results = [made] if hasattr(made, "__dlpack__") else list(made)
         wrap = self._wrap

@@ -77,7 +77,9 @@ def var(
 
 
 @refusing
-def const(value: Any, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
+def const(
+    value: object, dtype: str | TensorType | None = None, span: Span | None = None
+) -> Constant:
     """Return a constant from a number, list or array; ``dtype`` may be a tensor type.
 
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` is given.
@@ -234,7 +236,7 @@ def op_function(name: str) -> OpFunction:
 
 
 def _bound(
-    name: str, params: Mapping[str, Any], args: Sequence[Expr | str], kwargs: Mapping[str, Any]
+    name: str, params: Mapping[str, object], args: Sequence[Expr | str], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the given values, keyed by the names of the operator's arguments and attributes.
 

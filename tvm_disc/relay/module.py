@@ -43,7 +43,7 @@ class IRModule:
         self,
         functions: Mapping[Any, Function] | None = None,
         type_definitions: Mapping[Any, TypeData] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, object] | None = None,
     ) -> None:
         self.functions: dict[GlobalVar, Function] = {}
         self.type_definitions: dict[str, TypeData] = {}

@@ -55,9 +55,9 @@ def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
     def __init__(
         self: Any,
         opt_level: int = 2,
-        required_pass: Any = None,
-        disabled_pass: Any = None,
-        instruments: Any = None,
+        required_pass: object = None,
+        disabled_pass: object = None,
+        instruments: object = None,
         config: Any = None,
     ) -> None:
         given = dict(config or {})

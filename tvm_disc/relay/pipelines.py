@@ -26,7 +26,7 @@ def _reading(method: Callable[..., object], first: int = 0) -> Callable[..., obj
     """Return ``method`` with a carrier in argument ``first`` replaced by its Relay module."""
 
     @functools.wraps(method)
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         given = list(args)
         given[first] = carried_by(given[first]) or given[first]
         made = method(*given)

@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"unknown operator {name!r}")
 
 
-def known(value: Any) -> Any:
+def known(value: object) -> Any:
     """Return a ``Constant`` as Python numbers; other values unchanged."""
     return value.data.tolist() if isinstance(value, Constant) else value
 

@@ -490,7 +490,7 @@ def _mentioned(node: Node) -> list[Any]:
     return free_symbols([*node.shape, *prims])
 
 
-def _dims_of(ty: TVMType) -> Sequence[Any] | None:
+def _dims_of(ty: TVMType) -> Sequence[Expr] | None:
     shape = ty.shape if is_tensor(ty) else ty
     return shape.values if isinstance(shape, relax.ShapeExpr | relax.ShapeType) else None
 

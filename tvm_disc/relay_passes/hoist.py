@@ -150,7 +150,7 @@ def _visits_every_row(caller: TVMFunction, call: Call, found: _Product, solver: 
     return size is not None and bool(solver.known_eq(size, rows.ty.shape[0]))
 
 
-def _hoisted(mod: Any, gv: Any, caller: Any, call: Call, found: _Product) -> object:
+def _hoisted(mod: Any, gv: Any, caller: object, call: Call, found: _Product) -> object:
     loop, outer = mod[gv], mod[caller]
     inner, rows = loop.params[found.rows], call.args[found.rows]
     extra = relax.Var(f"{inner.name}_products", _result(inner, found))

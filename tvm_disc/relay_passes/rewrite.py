@@ -243,7 +243,7 @@ def returning(function: TVMFunction, variables: Sequence[Var]) -> TVMFunction:
     return relax.Function(function.params, body, None, function.is_pure, function.attrs)
 
 
-def bindings_of(expr: Any) -> Iterator[Any]:
+def bindings_of(expr: object) -> Iterator[Any]:
     """Yield every binding of a function or sequence, including those of its branches."""
     body = expr.body if isinstance(expr, relax.Function) else expr
     if not isinstance(body, relax.SeqExpr):
@@ -277,7 +277,7 @@ def counted_size(count: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
 
 
 def rewrite_function(
-    func: Any, solver: Solver, rules: Sequence[Any], finish: Sequence[Any] = ()
+    func: Any, solver: Solver, rules: Sequence[object], finish: Sequence[object] = ()
 ) -> TVMFunction:
     """Apply ``rules`` to every core call of a function, then each ``finish`` step per sequence."""
     lookup: dict[Any, Node] = {}
@@ -355,7 +355,7 @@ def _rewrite_call(out: Sequence_, binding: Binding) -> None:
 
 
 def _rewrite_other(
-    out: Sequence_, binding: Any, rules: Sequence[Any], finish: Sequence[Any]
+    out: Sequence_, binding: Any, rules: Sequence[object], finish: Sequence[object]
 ) -> None:
     value = binding.value
     if isinstance(value, tvm.ir.TupleGetItem) and value.tuple_value in out.tuples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -14,7 +13,7 @@ from tvm_disc.relay.ops.algebra import Algebra, Number
 from tvm_disc.typing import Expr, Size
 
 
-def scalar(value: Any, dtype: str) -> Expr:
+def scalar(value: object, dtype: str) -> Expr:
     """Return a scalar literal of a dtype."""
     if dtype == "bfloat16":
         return relax.const(value, dtype)

@@ -104,7 +104,7 @@ def written_tensors(out: object, count: int) -> list[Any]:
     return outputs
 
 
-def nested(arrays: Sequence[Any], tree: Any) -> Any:
+def nested(arrays: Sequence[object], tree: Any) -> Any:
     """Return ``arrays`` nested like ``tree``, whose leaves are positions."""
     if isinstance(tree, int):
         return arrays[tree]
@@ -193,7 +193,7 @@ def _unchanged(tensor: RuntimeTensor) -> object:
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
-def converted_tree(result: Any, tree: Any, convert: Callable[[object], object]) -> Any:
+def converted_tree(result: object, tree: Any, convert: Callable[[object], object]) -> Any:
     """Return nested TVM arrays of tensors as nested tuples; ``tree`` has the same nesting."""
     if isinstance(tree, int):
         return convert(result)

@@ -65,8 +65,8 @@ class Structure:
         self,
         run: Callable[[tuple[Any, ...]], Any],
         write: Callable[[tuple[Any, ...], Any], Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
         out: Argument,
     ) -> Any:
         """Call the program; return the nested results of ``run``, or ``out`` after ``write`` has

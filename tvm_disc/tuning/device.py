@@ -93,7 +93,7 @@ class LocalDevice:
     def __init__(self) -> None:
         self.card, self.library = local_card(), has_library()
 
-    def load(self, program: Any) -> LocalProgram:
+    def load(self, program: object) -> LocalProgram:
         """Return a program, ready to be timed."""
         return LocalProgram(program)
 
@@ -141,7 +141,7 @@ def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
 def measured(
     kernels: Sequence[DeviceKernel],
     points: Sequence[tuple[int, Shapes]],
-    inputs: Sequence[tuple[str, Sequence[Any], str]],
+    inputs: Sequence[tuple[str, Sequence[object], str]],
     build: Build,
     devices: Sequence[AnyDevice],
     calls: int,

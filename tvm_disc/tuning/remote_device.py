@@ -97,7 +97,7 @@ class RemoteDevice:
         place, sizes = self._there(raw), self._there(dims)
         return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
 
-    def called(self, main: Any, inputs: Sequence[Any], capacity: int) -> np.ndarray:
+    def called(self, main: Any, inputs: Sequence[object], capacity: int) -> np.ndarray:
         """Return the record of a timed call; the record has space for ``capacity`` events."""
         record = self._there(new_record(capacity))
         main(*inputs, self.address(record))

@@ -5,8 +5,6 @@ open(state, out)     ``out`` is 0; 1 if it failed and raised an error
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
 from tvm.tirx import op as O
@@ -42,7 +40,7 @@ from tvm_disc.codegen.host.memory import bits_of, lock, words
 from tvm_disc.target.device import GROUPS
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 from tvm_disc.tir.imports import provide
-from tvm_disc.typing import Buffer, Expr, PrimFunc
+from tvm_disc.typing import Buffer, Expr, PrimFunc, Var
 
 OPEN_LOCKED, FIND, FIND_LIBRARY = (
     GlobalVar(f"tvm_disc_{n}") for n in ("open_locked", "find", "find_library")
@@ -72,7 +70,7 @@ def leave(block: Block, out: Buffer) -> None:
     block.ret(i32(0))
 
 
-def _begin() -> tuple[Block, tuple[Any, Any], Buffer, Buffer]:
+def _begin() -> tuple[Block, tuple[Var, Var], Buffer, Buffer]:
     """Begin a function ``(state, out)``, which sets ``out`` to 0; return its block, parameters and
     buffers.
     """

@@ -11,8 +11,6 @@ If no events can be created, ``start`` remains the host time at which the launch
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 
 from tvm_disc.codegen.cuda.calls import cell_address, driver
@@ -21,7 +19,7 @@ from tvm_disc.codegen.host.device import EVENT_WORDS, EVENTS_BEGIN, EVENTS_END
 from tvm_disc.codegen.host.memory import words
 from tvm_disc.codegen.host.profile import NOW
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc, Var
 
 _NS_IN_MS = 1e6
 
@@ -33,7 +31,7 @@ def event_functions() -> dict[GlobalVar, PrimFunc]:
     return {EVENTS_BEGIN: _begin(), EVENTS_END: _end()}
 
 
-def _parameters(block: Block, *names: str) -> tuple[list[Any], list[Buffer]]:
+def _parameters(block: Block, *names: str) -> tuple[list[Var], list[Buffer]]:
     params = [words(n) for n in names]
     return params, [block.declare(n[0], p, "int64") for n, p in zip(names, params, strict=True)]
 

@@ -36,7 +36,7 @@ from tvm_disc.codegen.host.memory import (
     words,
 )
 from tvm_disc.tir.builder import Block, call, i64, prim_func
-from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc
+from tvm_disc.typing import Buffer, Expr, GlobalVar, PrimFunc, Size
 
 # The malloc block of a result contains a DLPack managed tensor, its shape, then its data.
 MANAGED_WORDS = 10
@@ -116,7 +116,7 @@ def _make(block: Block, state: Buffer, wanted: tuple[Any, ...], out: Buffer) -> 
 def manage(
     block: Block,
     base: Expr,
-    memory: tuple[Any, ...],
+    memory: tuple[Size, ...],
     kind: tuple[Expr, Buffer, Expr],
     out: Buffer,
 ) -> None:

@@ -326,7 +326,9 @@ class _Lowerer:
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _launch(self, var: Var, call: Call, func: TVMFunction) -> Any:
+    def _launch(
+        self, var: Var, call: Call, func: TVMFunction
+    ) -> StoredTensor | tuple[StoredTensor, ...]:
         kernel = self.library.kernel(call.op, func)
         tensors = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
         shape_args = [a for a in call.args if isinstance(a, relax.ShapeExpr)]
@@ -371,7 +373,7 @@ class _Lowerer:
 
     def _emit_launch(
         self,
-        kernel: Any,
+        kernel: Kernel,
         values: Sequence[StoredTensor],
         outputs: Sequence[StoredTensor],
         symbols: list[Expr],
@@ -396,7 +398,7 @@ class _Lowerer:
             )
         )
 
-    def _packed(self, kernel: Any, position: int, arg: Expr) -> StoredTensor:
+    def _packed(self, kernel: Kernel, position: int, arg: Expr) -> StoredTensor:
         """Return an operand of a kernel call; a weight is packed if the kernel requires this."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
@@ -530,7 +532,7 @@ class _Lowerer:
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(
-        self, region: Region, seq: SeqExpr, var: object, tail: Sequence[Expr], out: Any
+        self, region: Region, seq: SeqExpr, var: object, tail: Sequence[Expr], out: object
     ) -> object:
         """Lower the branch that leaves the loop, and the bindings after the branch that repack its
         result.

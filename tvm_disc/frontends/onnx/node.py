@@ -64,7 +64,7 @@ class OnnxNode(Calc):
         """Return whether result ``k`` is used."""
         return k < len(self.outputs) and bool(self.outputs[k])
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: object = None) -> Any:
         """Return an attribute, or ``default`` if the node does not have it."""
         self._read.add(name)
         return self.attrs.get(name, default)

@@ -65,7 +65,7 @@ class Texts:
 
 
 def split(
-    conditions: Sequence[tuple[Any, Expr, str]], texts: Texts, infer: Inference
+    conditions: Sequence[tuple[object, Expr, str]], texts: Texts, infer: Inference
 ) -> tuple[list[str], list[tuple[Expr, str]]]:
     """Return the constraints, and the other conditions, which the program must check.
 

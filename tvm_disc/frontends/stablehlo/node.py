@@ -27,7 +27,7 @@ class ConversionScope(Protocol):
     values: dict[Any, Expr]
     stacks: list[Any]
 
-    def run(self, block: Any, given: Sequence[Expr], reads: dict[Any, Expr] = ...) -> list[Expr]:
+    def run(self, block: object, given: Sequence[Expr], reads: dict[Any, Expr] = ...) -> list[Expr]:
         """Convert a block for the arguments ``given``; return its results."""
 
     def call(self, name: str, given: Sequence[Expr]) -> list[Expr]:
@@ -39,7 +39,7 @@ class ConversionScope(Protocol):
     def value(self, value: Expr) -> Expr:
         """Return the expression of an MLIR value."""
 
-    def note_condition(self, cond: Any, message: str) -> None:
+    def note_condition(self, cond: object, message: str) -> None:
         """Record a condition that every call of the program must satisfy."""
 
 
@@ -72,7 +72,7 @@ class StableHLONode(Calc):
         """Return whether an attribute is present."""
         return name in self.op.attributes
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: object = None) -> Any:
         """Return the value of a number or string attribute, or ``default`` if it is absent."""
         if not self.has(name):
             return default

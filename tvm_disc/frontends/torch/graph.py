@@ -54,7 +54,7 @@ def graph_decompositions() -> Mapping[object, object]:
     """Return the decompositions for tracing: those of operators that have no converter."""
     from torch._decomp import core_aten_decompositions
 
-    def kept(op: Any) -> bool:
+    def kept(op: object) -> bool:
         name = row_name(op)
         return name in ROWS and name not in TAKEN_APART
 

@@ -196,7 +196,7 @@ class Maker(Calls[Value, Dim]):
         """Return ``x`` cast to an element type by PyTorch's rules."""
         return self.not_equal(x, 0) if dtype == "bool" != x.dtype else super().cast(x, dtype)
 
-    def where(self, cond: Value, a: Any, b: Value | float, dtype: str = "") -> Value:
+    def where(self, cond: Value, a: object, b: Value | float, dtype: str = "") -> Value:
         """Return ``a`` where ``cond`` holds, else ``b``; either may be a number."""
         kind = dtype or next(x.dtype for x in (a, b) if isinstance(x, Value))
         return self.apply("where", cond, self.tensor(a, kind), self.tensor(b, kind))
@@ -238,7 +238,7 @@ class Maker(Calls[Value, Dim]):
         """Return ``x`` broadcast to ``dims``."""
         return x if tuple(dims) == x.dims else super().broadcast(x, dims)
 
-    def call_like(self, name: str, x: Value, *operands: Value, **attrs: Any) -> Value:
+    def call_like(self, name: str, x: Value, *operands: Value, **attrs: object) -> Value:
         """Return a call whose result has the dtype and dims of ``x``, its first operand."""
         return Value(self.call(name, x, *operands, **attrs), x.dtype, x.dims)
 

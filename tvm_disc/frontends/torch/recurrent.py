@@ -45,7 +45,7 @@ def _computed(torch: Any, kind: str) -> Callable[..., object]:
 def _shaped(several: bool) -> Callable[..., object]:
     """Return the function by which PyTorch infers the shapes of an operator's results."""
 
-    def fake(x: Any, hx: Any, params: Sequence[object], *args: Any) -> tuple[object, ...]:
+    def fake(x: Any, hx: Any, params: Sequence[object], *args: object) -> tuple[object, ...]:
         states = list(hx) if several else [hx]
         width = states[0].shape[-1] * (2 if args[4] else 1)
         return (x.new_empty((*x.shape[:-1], width)), *(s.new_empty(s.shape) for s in states))

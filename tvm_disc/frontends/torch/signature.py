@@ -43,7 +43,7 @@ def with_named_parameters(
     own = vars(module).get("forward")
     original = type(module).forward if own is None else None
 
-    def forward(self: object, *values: Any, **named: Any) -> Any:
+    def forward(self: object, *values: object, **named: object) -> Any:
         return own(*values, **named) if original is None else original(self, *values, **named)
 
     parameters = [

@@ -23,7 +23,7 @@ from tvm_disc.typing import SymExpr
 INT, FLOAT, BOOL = "int64", "float64", "bool"
 
 
-def scalar(value: Any, dtype: str) -> Constant:
+def scalar(value: object, dtype: str) -> Constant:
     """Return a literal of rank 0."""
     return Constant(np.array(value, dtype=dtype))
 

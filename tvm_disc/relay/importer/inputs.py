@@ -109,7 +109,7 @@ class Inputs:
         var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
         return Tensor(tuple(dims), ty.dtype, var)
 
-    def _dim(self, dim: Any, key: tuple[Expr, int], name: str, source: str) -> object:
+    def _dim(self, dim: object, key: tuple[Expr, int], name: str, source: str) -> object:
         """Return a Relay dim as an expression; each anonymous ``?`` has its own symbol, by
         ``key``.
         """

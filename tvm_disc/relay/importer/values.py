@@ -65,7 +65,7 @@ def _elementwise(meaning: Callable[..., Expr], arity: int = 2) -> ValueRule:
         if any(v is None for v in values):
             return None
 
-        def one(*xs: Any) -> Any:
+        def one(*xs: object) -> Any:
             return ctx.settle(meaning(*(as_expr(x) for x in xs)))
 
         return np.asarray(np.frompyfunc(one, arity, 1)(*values), dtype=object)
@@ -118,7 +118,7 @@ def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     if any(v is None for v in values):
         return None
 
-    def one(c: Expr, a: Size, b: Any) -> Any:
+    def one(c: Expr, a: Size, b: object) -> Any:
         if not is_number(c):
             c = ctx.decide(c)
         if is_number(c):

@@ -51,7 +51,7 @@ class ModuleWalk:
         # to this scope, even if a branch of the function captures the value
         self._depth = self.solver.depth
 
-    def at(self, node: Any, text: str) -> str:
+    def at(self, node: object, text: str) -> str:
         """Return ``text`` with the source location of ``node``."""
         span = getattr(node, "span", None) or self.ctx.span
         return f"{text} at {span}" if span is not None else text

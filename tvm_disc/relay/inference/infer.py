@@ -172,7 +172,7 @@ class _Walk:
         self.types[id(node)] = ty if known is None else unify(known, ty, self.at(node, "a value"))
 
     @staticmethod
-    def at(node: Any, text: str) -> str:
+    def at(node: object, text: str) -> str:
         """Return ``text`` with the source location of ``node``."""
         span = getattr(node, "span", None)
         return f"{text} at {span}" if span is not None else text

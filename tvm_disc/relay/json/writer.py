@@ -59,7 +59,7 @@ class _Writer:
         self.known: dict[Any, Ref] = {}
         self.data: dict[str, ty.TypeData] = {}
 
-    def add(self, key: str, **fields: Any) -> Ref:
+    def add(self, key: str, **fields: object) -> Ref:
         """Add a node and return its number; fields are strings or node numbers."""
         attrs = {name: str(value) for name, value in sorted(fields.items())}
         self.nodes.append({"type_key": key, "attrs": attrs} if attrs else {"type_key": key})
@@ -105,14 +105,14 @@ class _Writer:
             self.nodes[node]["repr_str"] = value
         return node
 
-    def array(self, items: Iterable[Any]) -> Ref:
+    def array(self, items: Iterable[object]) -> Ref:
         """Write an ``Array``."""
         found = [int(self.any(item)) for item in items]
         node = self.add("Array")
         self.nodes[node]["data"] = found
         return node
 
-    def map(self, items: Mapping[Any, Any], make: Callable[[Any], Ref]) -> Ref:
+    def map(self, items: Mapping[Any, object], make: Callable[[Any], Ref]) -> Ref:
         """Write a ``Map`` with keys that are strings or objects."""
         values = [int(make(v)) for v in items.values()]
         node = self.add("Map")

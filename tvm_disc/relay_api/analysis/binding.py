@@ -13,7 +13,7 @@ from tvm_disc.relay.visit import free_vars, rebuilt
 from tvm_disc.typing import Array
 
 
-def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
+def bind(expr: Expr, binds: Mapping[Var, object]) -> Expr:
     """Return ``expr`` with variables replaced by expressions.
 
     Bound parameters of a function are removed. Free variables of the substituted expressions become

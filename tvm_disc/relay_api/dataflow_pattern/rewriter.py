@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tvm_disc.errors import BadNode
 from tvm_disc.relay.expr import Call, Expr, Function, as_expr
@@ -27,7 +27,9 @@ class Callback(Protocol):
     require_type: bool
     rewrite_once: bool
 
-    def callback(self, pre: Expr, post: Expr, node_map: Mapping[Any, list[Expr]]) -> Expr:
+    def callback(
+        self, pre: Expr, post: Expr, node_map: Mapping[MatchablePattern, list[Expr]]
+    ) -> Expr:
         """Return the replacement of ``post``, which is the match ``pre`` with rewritten
         operands.
         """

@@ -17,7 +17,7 @@ from tvm_disc.relay_api.executors.vm import VMExecutor
 
 
 @refusing
-def optimize(mod: Any, target: object = None, params: Any = None) -> tuple[IRModule, object]:
+def optimize(mod: object, target: object = None, params: Any = None) -> tuple[IRModule, object]:
     """Return the module after the Relay passes that a ``PassContext`` enables, and the parameters.
 
     The compiler's own passes are not included; ``build`` takes the original module.

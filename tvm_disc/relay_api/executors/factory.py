@@ -118,9 +118,9 @@ def build(
     target_host: object = None,
     executor: Executor | None = None,
     runtime: Runtime | None = None,
-    workspace_memory_pools: Any = None,
-    constant_memory_pools: Any = None,
-    params: Mapping[str, Any] | None = None,
+    workspace_memory_pools: object = None,
+    constant_memory_pools: object = None,
+    params: Mapping[str, object] | None = None,
     mod_name: str = "default",
 ) -> ExecutorFactoryModule:
     """Call ``tvm_disc.build`` with Relay's arguments and result type; dims may be dynamic.

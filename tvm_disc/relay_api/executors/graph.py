@@ -209,7 +209,7 @@ class GraphModule:
         """Return the position of an input; -1 if there is none of that name."""
         return self.module.names.index(name) if name in self.module.names else -1
 
-    def get_input_info(self) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    def get_input_info(self) -> tuple[dict[str, list[int | str]], dict[str, str]]:
         """Return (shapes, dtypes) of inputs by name; a dynamic dim is represented by its name."""
         rows = self.program.signature
         shapes = {n: [int(d) if d.isdecimal() else d for d in dims] for n, dims, _ in rows}

@@ -46,7 +46,7 @@ def argument(value: Argument) -> Argument:
     return value
 
 
-def tensor(value: Any) -> Any:
+def tensor(value: object) -> Any:
     """Return an array as a TVM tensor that shares its memory."""
     if isinstance(value, np.ndarray):
         value = as_tensor(value)
@@ -84,7 +84,7 @@ def results(
     return made[id(root)]
 
 
-def _inside(value: Any) -> tuple[object, ...] | None:
+def _inside(value: object) -> tuple[object, ...] | None:
     """Return the fields of a tuple or of a data type's value; None for a tensor."""
     if isinstance(value, values.ConstructorValue):
         return value.fields

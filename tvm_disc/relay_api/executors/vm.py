@@ -112,7 +112,7 @@ class VMCompiler:
         """Return the parameters that were set."""
         return dict(self._params)
 
-    def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:
+    def lower(self, mod: object, target: object = None, target_host: object = None) -> None:
         """Set the module; :meth:`codegen` compiles it."""
         self._given = as_relay_module(mod), one_target(target, target_host)
 

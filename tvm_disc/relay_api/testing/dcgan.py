@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.builder import var
@@ -30,11 +30,11 @@ def _doubled(x: ImageExpr, name: str, channels: int) -> ImageExpr:
 
 
 def get_net(
-    batch_size: Any,
+    batch_size: int,
     random_len: int = 100,
     oshape: tuple[int, int, int] = (3, 64, 64),
     ngf: int = 128,
-    code: Any = None,
+    code: object = None,
     dtype: str = "float32",
 ) -> Function:
     """Return a function of ``data`` (``random_len`` numbers per image) and weights.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function, Tuple
@@ -31,7 +30,7 @@ def _fire(x: ImageExpr, number: int, narrow: int, wide: int) -> ImageExpr:
 
 
 def get_net(
-    batch_size: Any,
+    batch_size: int,
     image_shape: tuple[int, int, int],
     num_classes: int,
     version: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -173,7 +173,7 @@ def _zeros(scale: Expr) -> Expr:
     return op_call("cast", op_call("zeros_like", scale), dtype="int32")
 
 
-def _number(value: Any, dtype: str) -> Constant:
+def _number(value: object, dtype: str) -> Constant:
     return Constant(np.asarray(value, dtype))
 
 

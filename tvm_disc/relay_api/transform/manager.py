@@ -118,7 +118,9 @@ def _checked(name: str, made: object) -> Function:
     return made
 
 
-def _info(what: str, given: Any, opt_level: int | None, name: str | None, required: Any) -> object:
+def _info(
+    what: str, given: object, opt_level: int | None, name: str | None, required: object
+) -> object:
     if opt_level is None:
         raise BadNode(f"Please provide opt_level for the {what} pass.")
     if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
@@ -146,10 +148,10 @@ def _names(what: str, given: object) -> list[str]:
     return found
 
 
-def _of_class(base: type[Pass], cls: type, method: str, info: Any) -> type[Pass]:
+def _of_class(base: type[Pass], cls: type, method: str, info: object) -> type[Pass]:
     """Return a class of passes that wraps a user's class and exposes its attributes."""
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Any, *args: object, **kwargs: object) -> None:
         inner = cls(*args, **kwargs)
         base.__init__(self, getattr(inner, method), info)
         self._inst = inner
@@ -224,7 +226,7 @@ def build_config(
     return PassContext(opt_level, required, _names("disabled_pass", disabled_pass))
 
 
-def _run(pass_: Any, mod: IRModule | TVMModule) -> IRModule | TVMModule:
+def _run(pass_: object, mod: IRModule | TVMModule) -> IRModule | TVMModule:
     """Run any pass; return a Relay module for a Relay module, unless the pass converts it."""
     if not isinstance(mod, IRModule | tvm.IRModule):
         raise BadNode(f"the pass {pass_.info.name}: expected a module, found {shown(mod)}")

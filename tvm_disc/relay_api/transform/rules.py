@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.attrs import complete_attrs
@@ -128,7 +127,7 @@ def op_call(name: str, *args: Expr, **attrs: object) -> Call:
     return Call(get_op(name), args, complete_attrs(OPS[name], attrs))
 
 
-def scalar(value: Any, dtype: str) -> Constant:
+def scalar(value: object, dtype: str) -> Constant:
     """Return a constant of rank 0."""
     return const(value, dtype)
 

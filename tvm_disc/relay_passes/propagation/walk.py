@@ -277,7 +277,7 @@ class Walker:
             return True
         return False
 
-    def _kept(self, source: Any, binding: Any) -> Operand:
+    def _kept(self, source: object, binding: Any) -> Operand:
         ctx = self.context
         expr = ctx.raw(source)
         self._define_new(binding.ty)

@@ -107,7 +107,7 @@ class Metrics:
             return dict(self._variants)
 
     def _counting(self, main: Main) -> Main:
-        def call(*args: Any) -> Any:
+        def call(*args: object) -> Any:
             record = None
             if self.sample and self._calls % self.sample == 0 and len(args) == self._inputs:
                 record = new_record(self._room)

@@ -93,7 +93,7 @@ class _CallLog:
         """Return a function that calls ``main`` and writes the call."""
         count = len(self.names)
 
-        def call(*args: Any) -> Any:
+        def call(*args: object) -> Any:
             if len(self.calls) >= self.limit or isinstance(args[-1] if args else None, int):
                 return main(*args)
             inputs = [_copy(a) for a in args[:count]]  # the program may write to its inputs

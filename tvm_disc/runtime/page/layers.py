@@ -35,7 +35,7 @@ def layers(kernels: Sequence[Hashable]) -> list[Layer]:
     return [*found, Layer("", range(end, len(kernels)))] if end < len(kernels) else found
 
 
-def repetitions(calls: Sequence[Mapping[str, Any]]) -> dict[int, tuple[int, int]]:
+def repetitions(calls: Sequence[Mapping[str, object]]) -> dict[int, tuple[int, int]]:
     """Return the repeated sequences of calls: the first call of a sequence -> (calls of one
     repetition, number of repetitions).
 

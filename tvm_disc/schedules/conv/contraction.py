@@ -142,12 +142,12 @@ def spatial(node: Node, index: Sequence[Expr]) -> list[Any]:
     return list(index[1:-1] if channels_last(node) else index[2:])
 
 
-def channel(node: Node, index: Sequence[Expr]) -> Any:
+def channel(node: Node, index: Sequence[Expr]) -> Expr:
     """Return the channel of an index, or the number of channels of a shape."""
     return index[-1] if channels_last(node) else index[1]
 
 
-def place(node: Node, image: Any, channel: Any, where: Sequence[object]) -> list[Any]:
+def place(node: Node, image: object, channel: object, where: Sequence[object]) -> list[Any]:
     """Return the index of a channel of an image at a position."""
     return [image, *where, channel] if channels_last(node) else [image, channel, *where]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tvm import tirx
 
@@ -80,7 +80,7 @@ class ConvView:
         row = static_dim(self.node.shape[-1])
         return row is not None and row % lanes == 0
 
-    def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
+    def _split(self, g: Expr, channel: Expr, per_group: Size) -> tuple[Expr, Expr]:
         """Return (image, channel in the image) of ``channel`` in batch item ``g``."""
         if self.groups == 1:
             return g, channel

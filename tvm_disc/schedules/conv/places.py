@@ -6,7 +6,6 @@ It avoids index computation by division, which costs as much as a small tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import tirx
 
@@ -21,7 +20,7 @@ class PlaceCounter:
     ``dims`` are all dims but the leading one, whose size is not needed.
     """
 
-    def __init__(self, block: Block, first: Size, dims: Sequence[Any]) -> None:
+    def __init__(self, block: Block, first: Size, dims: Sequence[Expr]) -> None:
         self.block, self.dims = block, dims
         self.cells = [block.alloc(f"place{d}", 1, "int64") for d in range(len(dims) + 1)]
         rest = bind_opaque(block, "rest", first)

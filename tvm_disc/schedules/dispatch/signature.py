@@ -55,7 +55,7 @@ def describe_group(group: Group) -> str:
 
 
 def _describe(
-    node: Node, numbers: Mapping[Node, int], names: Mapping[Any, Any], group: Group
+    node: Node, numbers: Mapping[Node, int], names: Mapping[Any, object], group: Group
 ) -> str:
     shape = ", ".join(canonical_text(d, names) for d in node.shape)
     attrs = ", ".join(f"{k}={v}" for k, v in sorted(node.attrs.items()))

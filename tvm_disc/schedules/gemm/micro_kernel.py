@@ -210,7 +210,7 @@ def micro_kernel(
 @lru_cache(maxsize=512)
 def _made(
     isa: Isa | None, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm
-) -> Any:
+) -> PrimFunc:
     """Return a cached :func:`micro_kernel`, shared by all programs of a process."""
     return micro_kernel(tile, dtype, rows, vectors, form)
 

@@ -49,7 +49,7 @@ class Operands:
         view = self.spec.b.affine
         return self.spec.b.packed is None and view is not None and is_one(view.stride)
 
-    def _must_pack(self, columns: Size) -> Any:
+    def _must_pack(self, columns: Size) -> bool | Expr:
         """Return whether a B panel with contiguous rows is packed: a bool or a run-time
         condition.
         """
@@ -212,7 +212,9 @@ class Operands:
                     (target, to, stored),
                 )
 
-    def a_views(self, g: Size, row0: Size, k0: Size, copied: Any) -> list[tuple[Any, Place]]:
+    def a_views(
+        self, g: Size, row0: Size, k0: Size, copied: bool | Expr
+    ) -> list[tuple[Any, Place]]:
         """Return the possible locations of A as (condition, location); the last condition is None.
 
         A location maps (row, k) to (buffer, offset, row stride).

@@ -96,7 +96,7 @@ def default_scale(n: Calc, x: Expr, given: Any) -> Expr | float:
 # -- attention ---------------------------------------------------------------------------------
 
 
-def _attention(n: OnnxNode) -> list[Any]:
+def _attention(n: OnnxNode) -> list[Expr]:
     """Convert Attention. A mask, causality, windows and lengths may each hide keys."""
     flat = n.rank(n[0]) == 3
     query, key, value, *before = _operands(n, flat)
@@ -159,7 +159,7 @@ def _low(n: Calc, found: Expr) -> float:
     return LOWEST if n.dtype(found) in ("float32", "float64", "bfloat16") else -65504.0
 
 
-def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Any, Any]:
+def _masks(n: OnnxNode, found: Expr, past: Dim) -> tuple[Expr | None, Expr | None]:
     """Return the mask of visible keys and the bias of the scores; either may be None."""
     rows, columns = n.size(found, 2), n.size(found, 3)
     tests: list[Expr] = []

@@ -19,7 +19,9 @@ from tvm_disc.typing import GraphProto, Proto
 UNROLLED = 8  # maximum number of iterations of a loop that is unrolled
 
 
-def run(n: OnnxNode, proto: Proto, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
+def run(
+    n: OnnxNode, proto: Proto, given: Sequence[object], reads: Sequence[object] = ()
+) -> list[Any]:
     """Convert a subgraph for the inputs ``given`` and return its results.
 
     ``reads`` are (name, value) of outer values that the subgraph reads.

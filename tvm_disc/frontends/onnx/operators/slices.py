@@ -51,7 +51,7 @@ def _bounds(n: OnnxNode, vector: Expr, count: int, what: str) -> list[Dim]:
     return n.elements(n.of_length(vector, count, what), what)
 
 
-def _everywhere(n: OnnxNode, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
+def _everywhere(n: OnnxNode, vector: Expr, axes: Any, rank: int, default: int) -> list[Dim]:
     """Return one bound for each of ``rank`` axes, for ``axes`` that are unknown at compile time.
 
     Element i of ``vector`` is the bound of axis ``axes[i]``, or of axis i if ``axes`` is None.

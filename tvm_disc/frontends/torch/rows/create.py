@@ -75,7 +75,7 @@ def _triangle(find: Callable[..., Any]) -> Row:
     The size of the triangle must be known at compile time.
     """
 
-    def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: object) -> Value:
+    def row(m: Maker, rows: object, columns: object, offset: int = 0, **kwargs: object) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Unsupported(
                 f"expected row and col as integers known at compile time, found {rows}, {columns}"

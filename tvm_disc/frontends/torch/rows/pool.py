@@ -71,7 +71,7 @@ def _max_pool_indices(rank: int) -> Row:
     plain = _max_pool(rank)
 
     def row(m: Maker, x: Value, kernel: Ints, stride: Ints = (), padding: Ints = 0,
-            dilation: Ints = 1, ceil_mode: bool = False) -> tuple[Any, Any]:  # fmt: skip
+            dilation: Ints = 1, ceil_mode: bool = False) -> tuple[Any, Value | None]:  # fmt: skip
         if not m.used(1):
             return plain(m, x, kernel, stride, padding, dilation, ceil_mode), None
         window = _window(kernel, stride, padding, rank)

@@ -148,7 +148,7 @@ def _vector_norm(
     m: Maker,
     x: Value,
     ord: Any = 2,
-    dim: Any = None,
+    dim: object = None,
     keepdim: bool = False,
     *,
     dtype: object = None,

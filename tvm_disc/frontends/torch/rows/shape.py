@@ -228,7 +228,7 @@ def _with_elements(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
 def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
     x = _with_elements(m, x, pad)
 
-    def build(y: Value, w: Any) -> Any:
+    def build(y: Value, w: object) -> Any:
         return m.call("nn.pad", y, m.literal(0, y.dtype), pad_width=w, pad_mode="edge")
 
     return _copied_border(m, x, pad, "edge", build)

@@ -84,7 +84,7 @@ def arithmetic(rule: Rule) -> Rule:
     return checked
 
 
-def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
+def number(ctx: Emitter, value: object, dtype: str) -> Tensor:
     """Return a dim, or an expression of dims, as a scalar tensor."""
     literal = ctx.literal(value)
     if literal is not None:

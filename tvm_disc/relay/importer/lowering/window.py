@@ -95,7 +95,7 @@ def _windows(ctx: Emitter, dim: object, kernel: Expr, stride: int, pads: int, di
 # -- convolution -------------------------------------------------------------------------------
 
 
-def _conv(build: Callable[..., Any], rank: int) -> Rule:
+def _conv(build: Callable[..., object], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 Array = np.ndarray
@@ -31,7 +29,7 @@ def nonempty(x: Array, axes: tuple[int, ...], unless: int | None = None, **_: ob
     return np.array(x)
 
 
-def nonzero(x: Array, dividend: Array, **_: Any) -> Array:
+def nonzero(x: Array, dividend: Array, **_: object) -> Array:
     """Return ``x``, which must not contain 0 unless ``dividend`` is empty.
 
     Raises:

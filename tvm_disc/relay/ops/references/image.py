@@ -154,7 +154,7 @@ def conv_transpose(rank: int) -> Callable[..., Array]:
         kernel_layout: str,
         output_padding: Sequence[int],
         out_dtype: str,
-        **_: Any,
+        **_: object,
     ) -> Array:
         data = to_channels_first(x, data_layout).astype(out_dtype or x.dtype)
         spatial = [c for c in kernel_layout if c not in "OI"]

@@ -219,7 +219,7 @@ def conv(rank: int) -> Callable[..., Array]:
         kernel_layout: str,
         out_dtype: str,
         out_layout: str = "",
-        **_: Any,
+        **_: object,
     ) -> Array:
         data = to_channels_first(x, data_layout)
         spatial = [c for c in kernel_layout if c not in "OI"]
@@ -333,7 +333,7 @@ def avg_pool(
 def global_pool(func: Callable[..., object]) -> Callable[..., Array]:
     """Return a pooling that applies ``func`` over all spatial dims, which become 1."""
 
-    def apply(x: Array, *, layout: str, out_layout: str = "", **_: Any) -> Array:
+    def apply(x: Array, *, layout: str, out_layout: str = "", **_: object) -> Array:
         axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
         found = np.asarray(func(x, axis=axes, keepdims=True)).astype(x.dtype)
         return relaid(found, layout, out_layout)
@@ -345,7 +345,7 @@ def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
     """Return a pooling that applies ``func`` to windows chosen for a given output size."""
 
     def apply(
-        x: Array, *, output_size: Sequence[int], layout: str, out_layout: str = "", **_: Any
+        x: Array, *, output_size: Sequence[int], layout: str, out_layout: str = "", **_: object
     ) -> Array:
         axes = [i for i, c in enumerate(layout) if c not in "NC"]
         sizes = list(output_size) or [x.shape[a] for a in axes]

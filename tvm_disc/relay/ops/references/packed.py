@@ -40,7 +40,7 @@ def winograd_weights(w: Array, *, tile_size: int) -> Array:
 def winograd(rank: int) -> Callable[..., Array]:
     """Return a convolution by the kernel recovered from its transform by least squares."""
 
-    def apply(x: Array, u: Array, *, tile_size: int, **attrs: Any) -> Array:
+    def apply(x: Array, u: Array, *, tile_size: int, **attrs: object) -> Array:
         w = np.moveaxis(u.astype("float64"), (-2, -1), (0, 1))
         flat = rank == 3 and u.shape[2] != u.shape[0]
         w = w.transpose(0, 1, 4, 2, 3) if flat else w

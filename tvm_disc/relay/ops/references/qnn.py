@@ -74,7 +74,7 @@ def shifted_product(x: Any, significand: int, left: int, right: int, upward: boo
     return size if value >= 0 else -size
 
 
-def _each(fn: Callable[..., int], *args: Any) -> Array:
+def _each(fn: Callable[..., int], *args: object) -> Array:
     return np.asarray(np.vectorize(fn, otypes=[object])(*args))
 
 

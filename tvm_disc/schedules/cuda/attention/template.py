@@ -196,7 +196,15 @@ class _Attentions:
 
     # -- both kinds ------------------------------------------------------------------------------
 
-    def _plan(self, knobs: Any, tasks: Expr, emit: Any, grid: Grid, work: Work, parts: int) -> Plan:
+    def _plan(
+        self,
+        knobs: QueryKnobs | FlashKnobs,
+        tasks: Expr,
+        emit: Any,
+        grid: Grid,
+        work: Work,
+        parts: int,
+    ) -> Plan:
         core = self.core
         batch, m, n, depth = core.scores.sizes
         total = mul(core.rows, core.values.n)
