@@ -411,7 +411,7 @@ def _inputs(args: argparse.Namespace, dtypes: Mapping[str, str]) -> dict[str, An
     ``--inputs``.
     """
     rng = np.random.default_rng(0)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     if args.inputs is not None:
         found.update({k: v for k, v in _arrays(args.inputs).items() if k in dtypes})
     for name, (shape, dtype) in _specs("--random", args.random).items():

@@ -97,7 +97,7 @@ def to_list(value: ConstructorValue) -> list[object]:
     """Return the elements of a linked list, whose nodes have two fields: an element and the
     rest.
     """
-    items: list[Any] = []
+    items: list[object] = []
     if not isinstance(value, ConstructorValue):
         raise BadInput(f"to_list: expected a ConstructorValue, found {shown(value)}")
     while len(value) == 2:

@@ -99,7 +99,7 @@ def _options(target: Target) -> dict[str, object]:
         target = json.loads(target)
     if isinstance(target, dict):
         return {"arch": target.get("arch"), "host": target.get("host")}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for word in shlex.split(target)[1:]:
         key, _, text = word.lstrip("-").partition("=")
         if key not in ("arch", "host"):

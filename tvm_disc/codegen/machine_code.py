@@ -343,7 +343,7 @@ def context_text() -> str | None:
     serialized.
     """
     found = tvm.transform.PassContext.current()
-    told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
+    told: list[object] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
     try:
         told += sorted((str(k), tvm.ir.save_json(v)) for k, v in found.config.items())
     except (RuntimeError, TypeError, ValueError):  # the context contains a pass of the user

@@ -189,7 +189,7 @@ def _connected(functions: Functions) -> list[Functions]:
     """Return the connected components of the call graph."""
     group = {gv: gv for gv in functions}
 
-    def root(gv: object) -> Any:
+    def root(gv: object) -> object:
         while group[gv] is not gv:
             gv = group[gv]
         return gv
@@ -197,7 +197,7 @@ def _connected(functions: Functions) -> list[Functions]:
     for gv, func in functions.items():
         for other in _callees(func):
             group[root(other)] = root(gv)
-    found: dict[Any, dict[Any, Function]] = {}
+    found: dict[object, dict[Any, Function]] = {}
     for gv, func in functions.items():
         found.setdefault(root(gv), {})[gv] = func
     return list(found.values())

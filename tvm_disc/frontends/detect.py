@@ -24,7 +24,7 @@ from_stablehlo = Late("tvm_disc.frontends.stablehlo.model:from_stablehlo")
 _load_program = Late("tvm_disc.frontends.torch.export:load_program")
 
 
-def read_model(source: object) -> Any | None:
+def read_model(source: object) -> object | None:
     """Return the Relay or Relax module of a model of a known framework, or None for other
     sources.
     """

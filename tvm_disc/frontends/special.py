@@ -117,7 +117,7 @@ def _bessel_asymptotic(order: int) -> list[float]:
 def bessel_i(order: int, scaled: bool) -> Function[T]:
     """Return the modified Bessel function of order 0 or 1, ``scaled`` by ``exp(-|x|)``."""
 
-    def made(m: Calls[T, Any], x: T) -> T:
+    def made(m: Calls[T, object], x: T) -> T:
         size = m.abs(x)
         near = size < _BESSEL_SPLIT
         small = m.where(near, size, 0.0)

@@ -114,7 +114,7 @@ def read_call(var: Expr, call: Call, lookup: Mapping[Var, Node]) -> Node:
     """Return the node of a call to a core operator bound to ``var``."""
     row = CORE[str(call.op.name)]
     inputs: list[Node] = []
-    prims: list[Any] = []
+    prims: list[object] = []
     for arg in call.args:
         _read_operand(arg, lookup, inputs, prims)
     attrs = {name: plain(getattr(call.attrs, name)) for name in row.attrs}

@@ -18,7 +18,7 @@ from tvm_disc.typing import TargetLike
 
 
 def compile(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *args: object,
     target: TargetLike = None,
     options: Options | None = None,

@@ -87,7 +87,7 @@ def _none_as_empty(method: Callable[..., None], position: int) -> Callable[..., 
     """Return ``method`` with None replaced by an empty list in one positional argument."""
 
     @wraps(method)
-    def call(self: Any, *given: Any, **named: Any) -> None:
+    def call(self: Any, *given: object, **named: Any) -> None:
         args = inspect.signature(method).bind(self, *given, **named)
         args.apply_defaults()
         values = list(args.args)

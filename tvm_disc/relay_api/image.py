@@ -34,7 +34,7 @@ def _resize(rank: int, layout: str) -> Callable[..., Call]:
         size = op.known(size)
         size = (size,) * rank if isinstance(size, int) else size
         roi = (0.0,) * (2 * rank) if roi is None else op.known(roi)
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "layout": layout,
             "method": method,
             "coordinate_transformation_mode": coordinate_transformation_mode,

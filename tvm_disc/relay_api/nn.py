@@ -90,7 +90,7 @@ def upsampling3d(
     """Return ``nn.upsampling3d``, or its ``dyn`` form if a factor is an expression."""
     scales = [op.known(s) for s in (scale_d, scale_h, scale_w)]
     mode = coordinate_transformation_mode
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "layout": layout,
         "method": method,
         "coordinate_transformation_mode": mode,
@@ -155,7 +155,7 @@ def _global_pool(kind: str, rank: int) -> Callable[..., Call]:
 
     @refusing
     def build(data: ExprLike, layout: str = dims, out_layout: str = "") -> Call:
-        attrs: dict[str, Any] = {"layout": layout, "out_layout": out_layout}
+        attrs: dict[str, object] = {"layout": layout, "out_layout": out_layout}
         name = f"nn.adaptive_{kind}_pool{rank}d"
         return call(name, (data,), output_size=(1,) * rank, **attrs)
 

@@ -229,7 +229,7 @@ class _Outliner:
         A group uses one symbol for all equal dims.
         """
         chosen: list[Any] = []
-        same: dict[Any, Any] = {}
+        same: dict[object, Any] = {}
         for s in symbols:
             same[s] = next((c for c in chosen if self.solver.known_eq(s, c)), s)
             if same[s] is s:
@@ -399,7 +399,7 @@ def _group_function(
     else:
         out = results[0]
     constants = [k for k, p in enumerate(params) if p.op == "const"]
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "disc.kind": group.kind,
         "disc.constants": constants,
         "Primitive": True,

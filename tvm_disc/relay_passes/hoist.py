@@ -176,7 +176,7 @@ def _hoisted(mod: Any, gv: Any, caller: object, call: Call, found: _Product) -> 
     relax.expr._update_type(fresh, changed[gv].ty)
     blocks = []
     for block in outer.body.blocks:
-        bindings: list[Any] = []
+        bindings: list[object] = []
         for binding in block.bindings:
             if binding.value.same_as(call):
                 bindings.append(relax.VarBinding(before, product))

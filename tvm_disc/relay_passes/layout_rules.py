@@ -242,7 +242,7 @@ def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     return step(PLAIN, to_plain)
 
 
-def _moved_axis(node: Node, k: int) -> Any:
+def _moved_axis(node: Node, k: int) -> object:
     """Return the attributes with their axis mapped to channels-last order."""
     order = channels_last_order(len(node.shape), k)
     return with_fields(node.expr.attrs, axis=order.index(node.attrs["axis"] % len(order)))

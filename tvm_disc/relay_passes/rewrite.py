@@ -47,7 +47,7 @@ class Sequence_:
         self.renamed: dict[Any, Any] = {}  # old variable -> expression that replaces it
         self.renamed_nodes: dict[Node, Node] = {}
         self.results: list[Any] = []  # variables that the sequence returns
-        self.tuples: dict[Any, Any] = {}  # variables bound to a tuple of known fields
+        self.tuples: dict[object, Any] = {}  # variables bound to a tuple of known fields
 
     def emit(self, call: Any, shape: Sequence[Any], dtype: str, like: Node | None = None) -> Node:
         """Bind ``call`` to a new variable; return its node, or its replacement by a rule."""
@@ -208,7 +208,7 @@ def drop_dead(out: Sequence_) -> None:
     out.nodes = [n for n in out.nodes if n.var in alive]
 
 
-def map_functions(mod: Any, change: Callable[[Any], Any]) -> object:
+def map_functions(mod: Any, change: Callable[[Any], object]) -> object:
     """Return the module with ``change`` applied to every Relax function."""
     functions = {
         gv: change(func) if isinstance(func, relax.Function) else func

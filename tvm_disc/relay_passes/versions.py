@@ -91,7 +91,7 @@ def versions_of(module: TVMModule, told: Told) -> list[ImportedModule]:
     return [replace(special[0], premises=special[1]), general]
 
 
-def _input_names(module: Any, params: Mapping[str, Any]) -> list[str] | None:
+def _input_names(module: Any, params: Mapping[str, object]) -> list[str] | None:
     """Return the names of the inputs, except ``params``; None if one is not a tensor."""
     source = module if isinstance(module, IRModule) else carried_by(module)
     if source is None:

@@ -112,7 +112,7 @@ def nested(arrays: Sequence[object], tree: Any) -> Any:
 
 
 def remember(
-    known: dict[tuple[tuple[int, ...] | int, ...], Any],
+    known: dict[tuple[tuple[int, ...] | int, ...], object],
     args: Sequence[Any],
     result: tuple[Array, ...] | Array,
     plain: bool,

@@ -84,7 +84,7 @@ _users: Counter[int] = Counter()
 _holding = Lock()
 
 
-def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:
+def closed_by_the_last(state: int, close: Callable[[], object]) -> Callable[[], None]:
     """Return a finalizer of a program, which calls ``close`` if no other program uses the state.
 
     Programs that were loaded from one file share one library and its state.

@@ -221,7 +221,7 @@ def _decode(
     for _ in range(items[1]):
         starts.append(at)
         at += 3 + items[at + 1] if items[at] < 0 else 2 + items[at + 1]
-    made: dict[int, Any] = {}
+    made: dict[int, object] = {}
     root = (items[0], form)
     stack = [root]
     while stack:
@@ -248,7 +248,7 @@ def _decode(
     return _child(*root, made, types)
 
 
-def _child(ref: int, kind: Any, made: Mapping[int, object], types: Mapping[str, Any]) -> Any:
+def _child(ref: int, kind: Any, made: Mapping[int, object], types: Mapping[str, Any]) -> object:
     if ref >= 0:
         return made[ref]
     if kind[0] == "tuple":
@@ -262,7 +262,7 @@ def _tensor(
     blob: np.ndarray,
     kind: Any,
     convert: Callable[[object], object],
-) -> Any:
+) -> object:
     each, rank, offset = -items[start], items[start + 1], items[start + 2]
     dims = items[start + 3 : start + 3 + rank]
     size = each * int(np.prod(dims, dtype=np.int64))

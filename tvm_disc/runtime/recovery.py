@@ -27,7 +27,7 @@ from tvm_disc.runtime.inputs import (
 def recovered(
     main: Callable[..., object],
     signature: Signature,
-    args: Sequence[Any],
+    args: Sequence[object],
     outputs: Sequence[Any],
     error: Exception,
 ) -> object:

@@ -42,7 +42,7 @@ class Structure:
         text = (external or {}).get("structure")
         return cls(text, names) if text else None
 
-    def _loaded(self) -> tuple[list[Any], Any]:
+    def _loaded(self) -> tuple[list[Any], object]:
         """Return the tree structure of each parameter, and that of the result."""
         if self._specs is None:
             from torch.utils import _pytree as pytree
@@ -64,7 +64,7 @@ class Structure:
     def call(
         self,
         run: Callable[[tuple[Any, ...]], Any],
-        write: Callable[[tuple[Any, ...], Any], Any],
+        write: Callable[[tuple[Any, ...], Any], object],
         args: Sequence[object],
         kwargs: Mapping[str, object],
         out: Argument,
@@ -214,7 +214,7 @@ def _is_flat(value: object) -> bool:
     return hasattr(value, "dtype") or isinstance(value, bool | int | float)
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any) -> object:
     return (value if hasattr(value, "item") else value.numpy()).item()
 
 

@@ -74,7 +74,7 @@ class Joins:
 
     def __init__(self) -> None:
         # normal form of a dim -> normal form of each part -> part
-        self._parts: dict[Any, dict[Any, Any]] = {}
+        self._parts: dict[object, dict[Any, Any]] = {}
         self._made: dict[frozenset[Any], Any] = {}
 
     def __copy__(self) -> Joins:

@@ -484,7 +484,7 @@ class Terms:
     def __init__(self) -> None:
         self.table: dict[tuple[object, ...], Atom] = {}
 
-    def atom(self, kind: str, *args: Any) -> Atom:
+    def atom(self, kind: str, *args: object) -> Atom:
         """Return the atom `kind(*args)`."""
         key = (kind, args)
         found = self.table.get(key)
@@ -498,6 +498,6 @@ class Terms:
             self.table[key] = found
         return found
 
-    def poly(self, kind: str, *args: Any) -> Poly:
+    def poly(self, kind: str, *args: object) -> Poly:
         """Return the atom as a polynomial."""
         return Poly((((self.atom(kind, *args),), 1),))

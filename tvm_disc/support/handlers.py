@@ -49,7 +49,7 @@ class _Handlers:
                 signal.signal(number, handler)
         self._restoring = False
 
-    def _call(self, handler: Callable[..., object], number: int, frame: FrameType | None) -> Any:
+    def _call(self, handler: Callable[..., object], number: int, frame: FrameType | None) -> object:
         try:
             return handler(number, frame)
         except BaseException as error:

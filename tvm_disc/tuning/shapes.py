@@ -223,7 +223,7 @@ def _from_log(
             shapes, calls = dict(entry["shapes"]), int(entry.get("calls", 1))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue  # the last line of a log may be incomplete
-        point: dict[Any, int] = {}
+        point: dict[object, int] = {}
         for name, dims, _ in inputs:
             found: Any = shapes.get(name)
             if not _sizes(found) or len(found) != len(dims):

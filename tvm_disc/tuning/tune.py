@@ -483,7 +483,7 @@ def input_shapes(
 
 def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
     """Return the program's dims for input shapes; None if the program does not accept them."""
-    point: dict[Any, int] = {}
+    point: dict[object, int] = {}
     for (_, declared, _), shape in zip(program.signature.inputs, shapes, strict=True):
         for dim, size in zip(declared, shape, strict=True):
             if isinstance(dim, tirx.Var) and point.setdefault(dim, size) != size:

@@ -106,7 +106,7 @@ def _lowered(module: object) -> object:
     return T.LowerIntrin()(T.ConvertSSA()(module))
 
 
-def _marked(function: DeviceFunction, target: Target) -> Any:
+def _marked(function: DeviceFunction, target: Target) -> object:
     func = function.func.with_body(_constant_bits(opaque(function.func.body)))
     attrs = {
         "global_symbol": function.name,

@@ -65,7 +65,7 @@ def dims_of(ty: Any) -> list[int | None]:
     return [None if ty.is_dynamic_dim(k) else ty.get_dim_size(k) for k in range(ty.rank)]
 
 
-def tensor_type(ty: object) -> Any:
+def tensor_type(ty: object) -> object:
     """Return a type as a ranked tensor type.
 
     Raises:

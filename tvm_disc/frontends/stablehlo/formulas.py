@@ -37,7 +37,7 @@ class _Reader:
     def __init__(self, function: Functions) -> None:
         self.function, self.left = function, MOST
 
-    def results(self, block: object, names: Mapping[Any, str]) -> list[str]:
+    def results(self, block: object, names: Mapping[object, str]) -> list[str]:
         """Return the formulas of the results of a block."""
         return [self.of(v, names) for v in results_of(block)]
 

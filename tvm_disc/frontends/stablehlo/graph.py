@@ -70,12 +70,12 @@ class ModuleConversion:
         """Return the expression of an MLIR value."""
         return self.values[value]
 
-    def note_condition(self, cond: Any, message: str) -> None:
+    def note_condition(self, cond: object, message: str) -> None:
         """Record a condition that every call of the program must satisfy."""
         self.conditions.append((cond, self.values[cond], message))
 
     def run(
-        self, block: Any, given: Sequence[Expr], reads: Mapping[Any, Expr] | None = None
+        self, block: Any, given: Sequence[Expr], reads: Mapping[object, Expr] | None = None
     ) -> list[Expr]:
         """Convert a block for the arguments ``given`` and return its results.
 
@@ -148,7 +148,7 @@ class ModuleConversion:
         return ast.Constant(known) if known is not None and known.size <= SMALL else value
 
 
-def _converted(node: StableHLONode) -> Any:
+def _converted(node: StableHLONode) -> object:
     """Return the results of an operation.
 
     Raises:

@@ -27,7 +27,9 @@ class ConversionScope(Protocol):
     values: dict[Any, Expr]
     stacks: list[Any]
 
-    def run(self, block: object, given: Sequence[Expr], reads: dict[Any, Expr] = ...) -> list[Expr]:
+    def run(
+        self, block: object, given: Sequence[Expr], reads: dict[object, Expr] = ...
+    ) -> list[Expr]:
         """Convert a block for the arguments ``given``; return its results."""
 
     def call(self, name: str, given: Sequence[Expr]) -> list[Expr]:

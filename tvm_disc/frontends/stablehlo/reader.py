@@ -92,7 +92,7 @@ def _read(path: Path) -> bytes | str:
         raise BadInput(f"{str(path)!r} is neither MLIR text nor bytecode: {error}") from error
 
 
-def _deserialized(data: bytes) -> Any:
+def _deserialized(data: bytes) -> object:
     require("flatbuffers", "jax", "a serialized JAX function")
     from jax import export
 
@@ -111,7 +111,7 @@ def _context() -> Any:
     return mlir.make_ir_context()
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> object:
     from jaxlib.mlir import ir
 
     with _context():

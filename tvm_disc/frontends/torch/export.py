@@ -267,7 +267,7 @@ class _Tries:
         made: Exported,
         sizes: Mapping[tuple[int, int], int],
         narrowed: Mapping[tuple[int, int], int],
-    ) -> Any:
+    ) -> object:
         """Return the program for fixed ``sizes`` of some axes, or None if the export fails.
 
         Axes that are fixed in ``made`` are also fixed in the result. The example also has the sizes
@@ -359,7 +359,7 @@ def _dim(value: TorchTensor, axis: int) -> object:
     return dim_of(value.shape[axis]) if hasattr(value, "shape") else None
 
 
-def _leaf_values(program: ExportedProgram) -> list[Any]:
+def _leaf_values(program: ExportedProgram) -> list[object]:
     return [node.meta.get("val") for node in user_inputs(program)]
 
 

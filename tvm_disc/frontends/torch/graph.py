@@ -87,7 +87,7 @@ def from_graph(graph: FxGraph, frozen: Mapping[int, object]) -> TorchGraph | Ref
     numbers = _numbers(vals, tensors)
     taken = sorted([*tensors, *numbers])
     inputs = ExportedInputs(walk.symbols, [(holes[k].name, vals[k]) for k in taken])
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for k, (node, val) in enumerate(zip(holes, vals, strict=True)):
         if k in frozen:
             given[node.name] = walk.constant(frozen[k])
@@ -164,7 +164,7 @@ def _numbers(vals: Sequence[SymInt | TorchTensor], tensors: Sequence[int]) -> li
     The program computes all other numbers from symbols and dims.
     """
     sizes = {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
-    found: dict[Any, int] = {}
+    found: dict[object, int] = {}
     for k, v in enumerate(vals):
         if hasattr(v, "node") and v.node.expr.is_Symbol and v.node.expr not in sizes:
             found.setdefault(v.node.expr, k)

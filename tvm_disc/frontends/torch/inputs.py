@@ -315,7 +315,7 @@ def _given_name(sources: Sequence[Any], given: Mapping[str, str]) -> str | None:
     return None
 
 
-def _environment(tensor: object) -> Any:
+def _environment(tensor: object) -> object:
     if hasattr(tensor, "node"):
         return getattr(tensor.node, "shape_env", None)
     mode = getattr(tensor, "fake_mode", None)

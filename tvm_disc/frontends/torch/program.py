@@ -278,7 +278,7 @@ class ExportedConversion:
         found = hole.node.meta["val"] if hole.literal is None else hole.literal[0]
         return symbols.number(found.node.expr if hasattr(found, "node") else found)
 
-    def _given(self, hole: _Hole, variables: Mapping[str, Value]) -> Any:
+    def _given(self, hole: _Hole, variables: Mapping[str, Value]) -> object:
         if hole.literal is not None:
             return hole.literal[0]
         if any(hole is h for h in self.inputs):

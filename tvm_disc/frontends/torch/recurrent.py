@@ -76,7 +76,7 @@ def _chosen(torch: Any, kind: str) -> Callable[..., object]:
     whole = getattr(torch.ops.tvm_disc, kind)
     plain = getattr(torch._C._VariableFunctions, kind)
 
-    def layer(*args: object) -> Any:
+    def layer(*args: object) -> object:
         packed = len(args) != 9 or not isinstance(args[3], bool)
         return plain(*args) if packed else whole(*args)
 

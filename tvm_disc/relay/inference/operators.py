@@ -93,7 +93,7 @@ def _named(arg: ast.Expr) -> str:
     return f"%{arg.name_hint}: " if isinstance(arg, ast.Var) else ""
 
 
-def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> Any:
+def _operand(ctx: Emitter, inputs: Inputs, ty: rt.Type, arg: ast.Expr) -> object:
     """Return a placeholder value of a type; for a constant, its value."""
     if isinstance(ty, rt.TupleType):
         fields = arg.fields if isinstance(arg, ast.Tuple) else [arg] * len(ty.fields)

@@ -52,7 +52,7 @@ class LegacyGraph:
         if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
             raise ParseError('not a legacy TVM graph: expected an object with "root" and "nodes"')
         self._nodes: list[dict[str, Any]] = data["nodes"]
-        self._arrays: list[Any] = data.get("b64ndarrays", [])
+        self._arrays: list[object] = data.get("b64ndarrays", [])
         if not isinstance(self._arrays, list):
             raise ParseError('not a legacy TVM graph: "b64ndarrays": expected a list')
         with _at("the root of the graph"):
@@ -159,7 +159,7 @@ class LegacyGraph:
         except (TypeError, ValueError, OverflowError) as error:
             raise ParseError(f"a field has an invalid value: {str(error)[:200]}") from None
 
-    def _field(self, key: str, attrs: Mapping[str, object], name: str) -> Any:
+    def _field(self, key: str, attrs: Mapping[str, object], name: str) -> object:
         return checked(key, name, self._done[node_number(attrs.get(name, 0))])
 
     def _map(self, node: dict[str, Sequence[int | str] | str]) -> dict[object, object]:
@@ -174,7 +174,7 @@ class LegacyGraph:
                 raise ParseError(f"a key: expected a number or text, found {described(key)}")
         return dict(zip(keys, values, strict=True))
 
-    def _attr(self, key: str, name: str, value: str) -> Any:
+    def _attr(self, key: str, name: str, value: str) -> object:
         kind = plain_kind(key, name)
         if kind is bool:
             return value not in ("0", "False", "false")

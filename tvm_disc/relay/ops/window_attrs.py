@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .row import REQUIRED
 
 _SPATIAL = ("", "W", "HW", "DHW")
@@ -15,7 +13,7 @@ def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, object]:
     ``transposed`` exchanges the channels of the weights and adds ``output_padding``.
     """
     dims = _SPATIAL[spatial]
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "strides": (1,) * spatial,
         # Relay's default has two numbers for 1-d convolutions that are not transposed.
         "padding": (0, 0) if spatial == 1 and not transposed else (0,) * spatial,
@@ -34,7 +32,7 @@ def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, object]:
 
 def pool_attrs(spatial: int, *, average: bool) -> dict[str, object]:
     """Return the attributes of pooling over ``spatial`` dims; an average may count the padding."""
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "pool_size": REQUIRED,
         "strides": (1,) * spatial,
         "dilation": (1,) * spatial,

@@ -60,7 +60,7 @@ def _array(array: np.ndarray[Any, Any]) -> str:
 
 def _has_own(node: object) -> bool:
     """Return whether the class defines ``__repr__``; dataclasses generate a wrapped function."""
-    method: Any = type(node).__repr__
+    method: object = type(node).__repr__
     return method is not bounded and not hasattr(method, "__wrapped__")
 
 

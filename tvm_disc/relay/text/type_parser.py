@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -250,7 +249,7 @@ class TypeParser(TokenStream):
         return None
 
     def _attr_list(self, close: str) -> AttrValue:
-        items: list[Any] = []
+        items: list[object] = []
         while not self.accept(close):
             items.append(self.attr_value())
             if not self.at(close):

@@ -44,7 +44,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Expr | Array]) -> F
     Raises:
         BadNode: several parameters have one of the names.
     """
-    binds: dict[Var, Any] = {}
+    binds: dict[Var, object] = {}
     names = [p.name_hint for p in func.params]
     for param in func.params:
         value = params.get(param.name_hint)

@@ -46,7 +46,7 @@ class Executor:
         # The program runs in this process, so all instruction sets of this machine may be used.
         self.target = None if isinstance(target, str) and target == "llvm" else one_target(target)
 
-    def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
+    def evaluate(self, expr: object = None, binds: Mapping[Var, Any] | None = None) -> Any:
         """Return a callable if ``expr`` is a function, a ``GlobalVar`` or ``main``; otherwise the
         value of ``expr``.
 

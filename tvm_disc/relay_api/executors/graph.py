@@ -261,7 +261,7 @@ class GraphModule:
         return int(index)
 
 
-def _given(value: Any, out: Any) -> Any:
+def _given(value: Any, out: Any) -> object:
     """Return ``value``, or ``out`` with the elements of ``value`` copied to it."""
     if out is None:
         return tensor(value)

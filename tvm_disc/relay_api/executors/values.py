@@ -55,7 +55,9 @@ def tensor(value: object) -> Any:
 
 
 def results(
-    root: object, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
+    root: object,
+    constructors: Mapping[str, Constructor],
+    tuples: Callable[[list[Any]], object] = ADT,
 ) -> Any:
     """Return a program's result as TVM tensors, tuples and :class:`ConstructorValue` objects.
 

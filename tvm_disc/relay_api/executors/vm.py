@@ -100,7 +100,7 @@ class VMCompiler:
     """``relay.vm.VMCompiler``: parameters, then ``lower`` and ``codegen``, then ``get_exec``."""
 
     def __init__(self) -> None:
-        self._params: dict[str, Any] = {}
+        self._params: dict[str, object] = {}
         self._given: tuple[IRModule, Any] | None = None
         self._made: Executable | None = None
 
@@ -185,7 +185,7 @@ class VirtualMachine:
         check_device(device)
         self._exec, self.module = exe, exe.lib if "main" in exe.globals else None
         self._inputs: dict[str, dict[str, Any]] = {}
-        self._outputs: list[Any] | None = None
+        self._outputs: list[object] | None = None
 
     def invoke(self, func_name: str, *args: object, **kwargs: object) -> object:
         """Call a function; without arguments, on the inputs that were set."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm_disc.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
 from tvm_disc.relay.ops.row import FusionClass
@@ -67,7 +66,7 @@ class _Combiner:
         return _replaced(self.func, replaced, done) if replaced else self.func
 
     def _groups(self) -> list[list[Call]]:
-        found: dict[Any, list[Call]] = {}
+        found: dict[object, list[Call]] = {}
         for node in self.graph.order:
             key = self._key(node)
             if key is not None and isinstance(node, Call):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def _folded(before: Call, made: Call, types: KnownTypes, fold_qnn: bool) -> Expr
     return _constant(result, wanted)
 
 
-def _array(expr: Expr) -> Any:
+def _array(expr: Expr) -> object:
     """Return the value of a constant or of a tuple of constants; None for others."""
     if isinstance(expr, Constant):
         return expr.data

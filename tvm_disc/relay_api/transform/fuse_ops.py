@@ -74,7 +74,7 @@ def _as_call(
     """Return a call of a group's function."""
     params = [Var(f"p{i}", types.of(arg)) for i, arg in enumerate(args)]
     body = rewrite_post_order(root, known=dict(zip(args, params, strict=True)))
-    attrs: dict[str, Any] = {"Primitive": 1}
+    attrs: dict[str, object] = {"Primitive": 1}
     if all(op_name(n) in RESHAPES for n in inside if row_of(n) is not None):
         attrs["relay.reshape_only"] = 1
     return Call(Function(params, body, types.of(root), attrs=attrs), [done[a] for a in args])

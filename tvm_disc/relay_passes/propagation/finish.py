@@ -91,7 +91,7 @@ def with_checks(main: GlobalVar, guards: Sequence[Guard]) -> object:
     Raises:
         Unsupported: a guard depends on dims that only a branch or a called function has.
     """
-    known: set[Any] = set()
+    known: set[object] = set()
     for p in main.params:
         _bare(p.ty, known)
     waiting = [g for g in guards if not known.issuperset(g.symbols)]

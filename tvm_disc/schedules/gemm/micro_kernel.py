@@ -500,7 +500,7 @@ class MicroKernels:
     """
 
     def __init__(self) -> None:
-        self._vars: dict[tuple[int | str, ...], Any] = {}
+        self._vars: dict[tuple[int | str, ...], GlobalVar] = {}
         self.functions: dict[GlobalVar, PrimFunc] = {}
 
     def get(

@@ -30,7 +30,7 @@ def run(
     graph.values.update(reads)
     for value, what in zip(proto.input, given, strict=True):
         graph.values[value.name] = what
-    found: list[Any] = graph.run(proto)
+    found: list[object] = graph.run(proto)
     return found
 
 
@@ -39,7 +39,7 @@ def _reads(n: OnnxNode, protos: Sequence[GraphProto]) -> tuple[dict[str, Any], d
 
     The first has constants, sequences and optionals, the second tensors.
     """
-    plain: dict[str, Any] = {}
+    plain: dict[str, object] = {}
     tensors: dict[str, Expr] = {}
     for name in dict.fromkeys(name for p in protos for name in free_names(p)):
         value = n.graph.lookup(name)
@@ -60,7 +60,7 @@ def _tensors(values: Sequence[object], what: str) -> None:
             raise Unsupported(f"{what}: expected tensors, found {kind}")
 
 
-def _if(n: OnnxNode) -> Any:
+def _if(n: OnnxNode) -> object:
     """Convert an If.
 
     If the condition is a constant, or if the declared ranks of the results match only one branch,
@@ -150,7 +150,9 @@ def _loop(n: OnnxNode) -> list[object]:
     return _while(n, body, end, go_on, state)
 
 
-def _unrolled(n: OnnxNode, body: GraphProto, times: int, state: list[object]) -> list[Any] | None:
+def _unrolled(
+    n: OnnxNode, body: GraphProto, times: int, state: list[object]
+) -> list[object] | None:
     """Return the results of a loop of ``times`` iterations, unrolled.
 
     Returns None if the loop may end earlier.
@@ -199,7 +201,7 @@ def _while(n: OnnxNode, body: GraphProto, end: Expr, first: Expr, given: list[An
     except UnknownRows:  # the rows of all iterations must have the shapes of the first iteration
         like = turn([end, *tensors.values()], [const(0, "int64"), first, *state])[1]
         last, rows = loop.run(more, turn, like)
-    found: list[Any] = list(last[2:])
+    found: list[object] = list(last[2:])
     for k, line in zip(places, rows, strict=False):
         found.insert(k, Gathered(tuple(given[k]), line))
     return [*found, *rows[len(places) :]]
@@ -210,7 +212,7 @@ def _with(now: list[Expr], places: Sequence[int]) -> list[object]:
 
     ``places`` are the positions of sequences in the state; each is a new ``Growing``.
     """
-    state: list[Any] = list(now[2:])
+    state: list[object] = list(now[2:])
     for k in places:
         state.insert(k, Growing())
     return [*now[:2], *state]

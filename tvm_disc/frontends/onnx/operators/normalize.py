@@ -13,7 +13,7 @@ from tvm_disc.frontends.onnx.tensors import dtype_of
 from tvm_disc.relay import expr as ast
 
 
-def _batch_norm(n: OnnxNode) -> Any:
+def _batch_norm(n: OnnxNode) -> object:
     x = n[0]
     dtype = n.dtype(x)
     stats = [n.cast(n[k], dtype) for k in range(1, 5)]

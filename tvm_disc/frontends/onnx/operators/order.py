@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_disc.frontends.calc import Dim, Expr, op, parts
 from tvm_disc.frontends.onnx.node import OnnxNode
 from tvm_disc.frontends.onnx.table import Convert, Row
@@ -11,7 +9,11 @@ from tvm_disc.frontends.onnx.table import Convert, Row
 
 def _top(n: OnnxNode, x: Expr, k: Dim) -> list[Expr]:
     axis = n.axis_of(x, -1)
-    order: dict[str, Any] = {"axis": axis, "is_ascend": not n.attr("largest", 1), "dtype": "int64"}
+    order: dict[str, object] = {
+        "axis": axis,
+        "is_ascend": not n.attr("largest", 1),
+        "dtype": "int64",
+    }
     if isinstance(k, int) and k > 0:
         x = op("assert_nonempty", x, axes=(axis,), what=f"TopK of k = {k}", least=k)
         return parts(op("topk", x, k=k, ret_type="both", **order), 2)

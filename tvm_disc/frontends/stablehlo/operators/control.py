@@ -164,7 +164,7 @@ def _case(n: StableHLONode) -> list[Expr]:
 
 
 def _inner(
-    n: StableHLONode, bound: dict[Any, Expr], index: Expr, first: int, count: int
+    n: StableHLONode, bound: dict[object, Expr], index: Expr, first: int, count: int
 ) -> list[Expr]:
     """Return the results of the region ``index``, which is at least ``first``, as nested Ifs.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -173,7 +172,7 @@ def _plain(
         low, high = [0, 0, *(a for a, _ in pads)], [0, 0, *(b for _, b in pads)]
         gaps = [0, 0, *(k - 1 for k in left)]
         x, pads = padded(n, x, n.like(0, x), low, high, gaps), [(0, 0)] * spatial
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "strides": tuple(strides),
         "padding": (*(a for a, _ in pads), *(b for _, b in pads)),
         "dilation": tuple(right),

@@ -73,7 +73,7 @@ def _lexicographic(value: object, arguments: list[object]) -> list[tuple[int, bo
     return []
 
 
-def _compared(op_: Any, arguments: list[Any]) -> tuple[int, bool] | None:
+def _compared(op_: Any, arguments: list[object]) -> tuple[int, bool] | None:
     """Return (operand, whether ascending) if a comparison compares two elements of one operand."""
     sign = direction(op_)
     a, b = (_source(v, arguments) for v in op_.operands)

@@ -66,7 +66,7 @@ def _convolution(
 
 def _transposed(
     m: Maker, x: Value, weight: Value, how: tuple[Any, Sequence[int], Sequence[int]]
-) -> Any:
+) -> object:
     """Return a transposed convolution; padding wider than the kernel is cropped afterwards."""
     window, padding, more = how
     rank = weight.rank - 2

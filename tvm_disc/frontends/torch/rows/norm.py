@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tvm_disc.frontends.torch.maker import Maker, Row
 from tvm_disc.frontends.torch.rows.reduce import moments
@@ -30,7 +29,7 @@ def _safe_softmax(m: Maker, x: Value, dim: int, dtype: object = None) -> Value:
 
 def _affine(
     m: Maker, weight: Value | None, bias: Value | None, size: Dim, dtype: str
-) -> tuple[list[Value], dict[str, Any]]:
+) -> tuple[list[Value], dict[str, object]]:
     """Return the scale and shift of a normalization as vectors, and the attributes that tell
     whether the call applies them.
     """

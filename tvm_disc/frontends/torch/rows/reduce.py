@@ -110,7 +110,7 @@ def _variance(root: bool, pair: bool) -> Row:
     return row
 
 
-def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float, bool]:
+def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[object, float, bool]:
     """Return (axes, correction, keepdim) from the arguments of any overload of ``var``."""
     named = dict(kwargs)
     if args and isinstance(args[0], bool):  # var(x, unbiased)

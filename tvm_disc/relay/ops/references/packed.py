@@ -103,7 +103,7 @@ def bitserial_conv2d(
     """Return a convolution of narrow integers."""
     names = ("strides", "padding", "data_layout", "kernel_layout")
     plain = {k: attrs[k] for k in names}
-    more: dict[str, Any] = {"dilation": (1, 1), "groups": 1, "out_dtype": "int64"}
+    more: dict[str, object] = {"dilation": (1, 1), "groups": 1, "out_dtype": "int64"}
     signed = _signed(w, weight_bits, unipolar)
     found: Array = nn.conv(2)(x.astype("int64"), signed, **plain, **more)
     return found.astype(out_dtype)
