@@ -45,7 +45,7 @@ from tvm_disc.typing import Expr
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
 # Executing a split takes about 1 ns.
-MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8, copy_bytes=Machine.copy_bytes)
+MEASURED = Limits(gain=0.005, split_gain=0.0001, depth=10, copy_bytes=Machine.copy_bytes)
 FEWEST = 24  # fewest measured times with which the regressor is trained
 NEVER_NS = 1e6  # with a larger ``vendor_call_ns``, a model never chooses a library
 FOLDS = 5  # folds of cross-validation
