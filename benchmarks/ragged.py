@@ -36,7 +36,6 @@ TOLERANCE = 1e-4
 THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Items = Sequence[np.ndarray]
-Run = Callable[[Items, Items], Any]  # ids and masks of the requests -> one result per request
 
 
 def batches() -> list[list[np.ndarray]]:

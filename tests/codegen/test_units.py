@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tvm import tirx
+from tvm.ir import GlobalVar
 
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen import linker, machine_code
+from tvm_disc.codegen.units import shared_units
 from tvm_disc.options import Options
+from tvm_disc.tir import imports
+from tvm_disc.tir.builder import prim_func
 
 W = np.linspace(-1, 1, 8 * 16).reshape(8, 16).astype("float32")
 V = np.linspace(-2, 1, 5 * 8).reshape(5, 8).astype("float32")
@@ -110,9 +115,9 @@ def test_another_process_finds_it(tmp_path: Path) -> None:
     assert found[0] > 0 and found[1] == 0
 
 
-@pytest.mark.parametrize("change", ["target", "threads"])
+@pytest.mark.parametrize("change", ["target", "threads", "lowering"])
 def test_what_code_depends_on_is_in_its_key(
-    change: str, compiled: list[Any], tmp_path: Path
+    change: str, compiled: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(cache=tmp_path, threads=1)
     tvm_disc.build(layers(W), options=options)
@@ -120,6 +125,10 @@ def test_what_code_depends_on_is_in_its_key(
     if change == "target":
         plain = "llvm -mtriple=x86_64-linux-gnu"
         tvm_disc.build(layers(W), target=plain, options=Options(cache=tmp_path, threads=1))
+        assert len(compiled) >= 3, "the support code and kernels, too"
+    elif change == "lowering":
+        monkeypatch.setattr(machine_code, "digest_of_package", lambda *places: "other source")
+        tvm_disc.build(layers(W), options=options)
         assert len(compiled) >= 3, "the support code and kernels, too"
     else:
         tvm_disc.build(layers(W), options=Options(cache=tmp_path, threads=2))
@@ -260,3 +269,16 @@ def test_equal_kernels_are_one_unit() -> None:
     assert len({unit.key for unit in units}) == len(units)
     kernels = [n for unit in units for n in unit.outside if n.startswith("dot")]
     assert len(kernels) == 1
+
+
+def test_a_linked_function_is_in_the_key_of_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "_TEXTS", {})
+    x = tirx.Var("x", "int64")
+    digests = []
+    for text in ("add i64 %x, 1", "add i64 %x, 2"):
+        call = tirx.call_extern("int64", "disc.test.next", x)
+        func = prim_func([x], tirx.Evaluate(call))
+        imports.provide(f"define i64 @disc.test.next(i64 %x) {{ %r = {text} ret i64 %r }}")
+        (unit,) = shared_units({GlobalVar("f"): func})
+        digests.append(unit.key)
+    assert digests[0] != digests[1]

@@ -25,6 +25,7 @@ from tvm_disc.codegen.llvm_process import object_file
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.errors import OutOfResources
 from tvm_disc.support.deadline import stack_of_builds
+from tvm_disc.support.digests import digest_of_package
 from tvm_disc.support.faults import check_memory, disk_full, file_limit, is_full, no_thread
 from tvm_disc.support.locks import Lock
 from tvm_disc.support.processor import cores
@@ -37,8 +38,8 @@ Module: TypeAlias = Any
 # use several times, and LLVM performs its other rewrites. Vector code is generated explicitly.
 _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
-# Version of this module's lowering; objects of other versions have other keys.
-_FORMAT = 1
+# The source of what follows after the TIR of a unit; a change gives objects other keys.
+_LOWERED_BY = ("tir/", "codegen/machine_code.py", "codegen/llvm_process.py")
 # Minimum size of the TIR, in bytes of JSON, for which a helper process saves time. LLVM takes
 # three seconds for this size (docs/performance.md, Builds).
 HELPED_BYTES = 9 << 20
@@ -332,8 +333,10 @@ def _object_beside(lowered: Module, target: Target, limit: int) -> bytes:
 
 
 def _key(made_from: str, target: Target, context: str) -> str:
-    """Return the cache key of an object: its content, target, pass context and versions."""
-    versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
+    """Return the cache key of an object: its content, target, pass context, the versions of TVM,
+    and the source of what follows after the TIR of a unit.
+    """
+    versions = (tvm.__version__, tvm_ffi.__version__, digest_of_package(*_LOWERED_BY))
     told = (*versions, str(target), context, made_from)
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
 

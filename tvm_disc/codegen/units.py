@@ -21,10 +21,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_disc.tir.imports import provided
 from tvm_disc.typing import Call, Expr, TVMModule
 
 Function: TypeAlias = Any
 Functions: TypeAlias = Mapping[Any, Function]  # keyed by global variable
+_LINKED = re.compile(r'"(disc\.[\w.]+)"')  # an LLVM function, in TIR as JSON
 _NUMBER = re.compile(r"_body\d*$|_v?\d+$")
 
 
@@ -134,8 +136,8 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _content(func: Function, names: _Names) -> tuple[str, int]:
-    """Return a digest of a function whose callees are replaced by symbols, and the length of its
-    TIR as JSON.
+    """Return a digest of a function whose callees are replaced by symbols, with the LLVM functions
+    that it calls, and the length of its TIR as JSON.
     """
     return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
 
@@ -145,7 +147,7 @@ def _digest_of(func: Function, callees: tuple[tuple[Expr, str], ...]) -> tuple[s
     """Implement :func:`_content`; cached, as several programs of a process have equal functions."""
     names = dict(callees)
     text = tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))
-    return _digest([text]), len(text)
+    return _digest([text, *provided(dict.fromkeys(_LINKED.findall(text)))]), len(text)
 
 
 def _extern(name: str) -> Callable[[Any], Any]:

@@ -46,10 +46,16 @@ def digest_of_file(path: Path) -> bytes:
 
 
 @cache
-def digest_of_package() -> str:
-    """Return a digest of the names and contents of all files of :func:`source_files`."""
+def digest_of_package(*places: str) -> str:
+    """Return a digest of the names and contents of the files of :func:`source_files`.
+
+    Args:
+        places: files, and folders with a slash at the end; by default all files.
+    """
     found = hashlib.sha256()
     for path in source_files():
+        if places and not path.startswith(places):
+            continue
         with open(PACKAGE / path, "rb", buffering=0) as file:
             text = file.read()
         found.update(f"{path}\0{len(text)}\0".encode() + text)
@@ -57,11 +63,11 @@ def digest_of_package() -> str:
 
 
 def source_files() -> list[str]:
-    """Return the Python and JSON files of ``tvm_disc``, relative to its folder, in order."""
+    """Return the Python, JSON and LLVM files of ``tvm_disc``, relative to its folder, in order."""
     found = []
     for folder, below, files in os.walk(PACKAGE):
         below.sort()
-        names = (name for name in sorted(files) if name.endswith((".py", ".json")))
+        names = (name for name in sorted(files) if name.endswith((".py", ".json", ".ll")))
         found += [os.path.relpath(os.path.join(folder, name), PACKAGE) for name in names]
     return found
 

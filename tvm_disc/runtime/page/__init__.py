@@ -301,4 +301,4 @@ def profile_table(profile: Profile | None, linked: bool = True) -> str:
     return f"<p>Microseconds of a call: {split}.</p>{notes}{table}"
 
 
-__all__ = ["profile_table", "style", "write_page"]
+__all__ = ["framed", "profile_table", "write_page"]

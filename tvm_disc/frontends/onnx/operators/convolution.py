@@ -159,7 +159,6 @@ def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
         )
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     padding = (*before, *after) if fixed else (0,) * 2 * rank
-    added = [m if m < s or not fixed else 0 for m, s in zip(more, strides, strict=True)]
     made: Expr = op(
         f"nn.conv{rank}d_transpose",
         x,
@@ -168,7 +167,7 @@ def _transposed(n: OnnxNode, x: Expr, w: Expr) -> Expr:
         padding=padding,
         dilation=tuple(dilations),
         groups=int(n.attr("group", 1)),
-        output_padding=tuple(more if fixed else added),
+        output_padding=tuple(more),
     )
     if fixed:
         return made

@@ -118,7 +118,7 @@ def _approximate_top_k(n: StableHLONode) -> list[Expr]:
     config = n.op.attributes["mhlo.backend_config"]
     axis = int(ir.IntegerAttr(config["reduction_dim"]).value)
     [(_, ascending)] = sort_keys(n.walk.function(_called(n)).regions[0].blocks[0])
-    order = op("argsort", comparable(n, n[0], True), axis=axis, is_ascend=ascending, dtype="int64")
+    order = op("argsort", comparable(n, n[0]), axis=axis, is_ascend=ascending, dtype="int64")
     count = n.out_dims()[axis]
     places = n.slice(order, axis, 0, n.length(n[4]) if count is None else count)
     return [op("gather", x, places, axis=axis) for x in n.inputs[:2]]

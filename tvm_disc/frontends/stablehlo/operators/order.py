@@ -18,7 +18,7 @@ def _sort(n: StableHLONode) -> list[Expr]:
     keys = sort_keys(n.block())
     order: Expr | None = None
     for k, ascending in reversed(keys):
-        key = comparable(n, n[k], len(keys) > 1 or len(n) > 1 or not ascending)
+        key = comparable(n, n[k])
         key = key if order is None else op("gather", key, order, axis=axis)
         found = op("argsort", key, axis=axis, is_ascend=ascending, dtype="int64")
         order = found if order is None else op("gather", order, found, axis=axis)
@@ -26,7 +26,7 @@ def _sort(n: StableHLONode) -> list[Expr]:
     return [op("gather", x, order, axis=axis) for x in n.inputs]
 
 
-def comparable(n: StableHLONode, x: Expr, exact: bool) -> Expr:
+def comparable(n: StableHLONode, x: Expr) -> Expr:
     """Return a key that sorts like ``x``, with all zeros equal, and all NaNs equal and last.
 
     Integers and bfloat16 are returned unchanged.
