@@ -255,7 +255,7 @@ BAD_ARGUMENTS: list[tuple[Any, str]] = [
     ({"fixd": 1}, "ragged: no input is called 'fixd'; did you mean 'fixed'\\?; the inputs are"),
     ({"x": 1, "Flat": 1}, "ragged: no input is called 'Flat'; did you mean 'flat'"),
     ({"flat": 1}, "ragged: input 'flat': expected a tensor of rank 2 or more"),
-    ({"fixed": 1}, "ragged: input 'fixed': expected a dynamic size of axis 1, found 4"),
+    ({"fixed": 1}, "ragged: input 'fixed': expected a symbol as the size of axis 1, found 4"),
 ]
 
 

@@ -155,8 +155,9 @@ def predicted(program: Program, solver: Solver, machine: Machine) -> dict[str, o
     Entries: ``threads``, the numbers of threads; ``dims``, the sizes for which the times hold;
     ``wake_ns``; and ``kernels``. The latter maps the name of a kernel to the number of its calls,
     the sum of their nanoseconds for each number of threads, and the duration and task counts of the
-    longest call. Kernels inside loops and branches count once. Kernels whose sizes depend on
-    run-time values are absent. {} for a GPU.
+    longest call. Kernels inside loops and branches count once. A size that is read from data has an
+    example value, see :func:`_value`. Kernels without variants, and kernels whose sizes cannot be
+    evaluated, are absent. Returns {} for a GPU.
     """
     if machine.device is not None:
         return {}

@@ -179,7 +179,11 @@ class _Products:
         return out.emit(call, node.shape, node.dtype, node)
 
     def _weights(self, out: Sequence_, product: Node) -> tuple[Node, int | None] | WhyNot:
-        """Return the dequantized weights, and the block by which the other operand is rounded."""
+        """Return the dequantized weights, and the length of the blocks along K in which the other
+        operand is rounded to int8; None if the operand is not rounded.
+
+        Returns a `WhyNot` if the weights cannot be narrow.
+        """
         weight = product.inputs[1]
         if weight in self.made and out.lookup.get(self.made[weight][0].var) is not None:
             return self.made[weight]

@@ -27,7 +27,8 @@ DEEPEST = 16  # maximum nesting of rules: a rule emits calls, to which rules are
 class Sequence_:
     """A list of bindings that is being built.
 
-    Invariant: every node in ``lookup`` is a parameter, a literal or bound earlier in ``bindings``.
+    Invariant: every node in ``lookup`` is a parameter, or bound in an outer sequence or in
+    ``bindings``.
     """
 
     def __init__(
@@ -305,7 +306,7 @@ def _rewrite_sequence(
             else:
                 _rewrite_other(out, binding, rules, finish)
     body = out.rename(seq.body)
-    out.rules = ()  # the `finish` steps emit calls, to which no rule applies
+    out.rules = ()  # no rules are applied to calls that the `finish` steps emit
     for step in finish:
         out.results = [*variables(body)]
         link_users([*out.lookup.values(), *_literals(out.nodes)])

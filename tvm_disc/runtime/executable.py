@@ -450,9 +450,9 @@ class Executable:
     def memory_statistics(self) -> dict[str, int]:
         """Return counters of the program's memory.
 
-        ``requests``: workspaces so far; ``misses``: requests that allocated memory; ``kept``: bytes
-        of idle workspaces; ``results``: bytes of cached results. With ``cuda_graphs`` also counts
-        of ``graph_calls``, ``graphs_made``, ``graphs_evicted`` and ``graph_updates`` (of nodes).
+        ``requests``: blocks requested, without workspaces on the stack; ``misses``: requests that
+        allocated memory; ``kept``: bytes of idle blocks; ``results``: bytes of cached results; with
+        ``cuda_graphs`` also ``graph_calls``, ``graphs_made``, ``graphs_evicted``, ``graph_updates``
         """
         words = self._state()
         names = ("requests", "misses", "kept", "results")

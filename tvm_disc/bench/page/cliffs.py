@@ -32,9 +32,10 @@ class Cliff:
 
     @property
     def jump(self) -> float:
-        """The ratio of the two times, above 1.
+        """The larger of two ratios of times: larger to smaller size, divided by the ratio of the
+        sizes; and smaller to larger size.
 
-        If the larger size is slower, the ratio is divided by the ratio of the sizes.
+        It is below 1 if the time grows by a smaller factor than the size.
         """
         growth = max(1.0, (self.size + 1) / max(self.size, 1))
         return max(self.next_us / self.us / growth, self.us / self.next_us)

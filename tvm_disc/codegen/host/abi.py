@@ -13,8 +13,10 @@ from tvm_disc.typing import Buffer, Expr, TVMType
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
 DEVICE_ID, DEVICE_TYPE = 9, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
+# Type index of a tensor object, and the bytes before its DLTensor; type index of an integer.
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
 INTEGER = 1
+# Device types of DLPack.
 CPU, CUDA = 1, 2
 STATE_SLOT = "tvm_disc_state_slot"
 

@@ -185,9 +185,7 @@ class _Lowerer:
         return value
 
     def _located(self, size: Expr, name: str) -> Storage:
-        """Return a storage in the workspace, or in a cell if the size is not known when the
-        region's workspace is allocated.
-        """
+        """Return a storage in the workspace; in a cell if the region begins without the size."""
         if all(v in self.here.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
             return Storage(Home.WORKSPACE, size, name)
         return Storage(Home.CELL, size, name, cell=Cell(name))

@@ -206,8 +206,8 @@ def _number(name: str, told: dict[str, str], key: str, default: int) -> int:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise BadInput(
-            f"ONNX tensor {name!r}: expected the {key} of its external data as a number of at "
-            f"least 0, found {text[:40]!r}"
+            f"ONNX tensor {name!r}: expected the {key} of its external data as an integer of 1 to "
+            f"19 digits without a sign, found {text[:40]!r}"
         )
     return int(text)
 

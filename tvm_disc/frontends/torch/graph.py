@@ -51,7 +51,9 @@ class Refusal:
 
 
 def graph_decompositions() -> Mapping[object, object]:
-    """Return the decompositions for tracing: those of operators that have no converter."""
+    """Return the decompositions for tracing: those of operators that have no converter or are in
+    ``TAKEN_APART``.
+    """
     from torch._decomp import core_aten_decompositions
 
     def kept(op: object) -> bool:

@@ -13,7 +13,7 @@ from tvm_disc.frontends.calls import is_float
 from tvm_disc.relay.ops.algebra import Algebra
 from tvm_disc.typing import SymInt, TorchTensor
 
-# An integer, or a sympy expression over the program's symbols.
+# An integer, a sympy expression over the program's symbols, or None for an unknown size.
 Dim: TypeAlias = Any
 
 # Names of the classes of symbolic numbers.

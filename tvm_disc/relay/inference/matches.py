@@ -18,7 +18,10 @@ from tvm_disc.relay.module import IRModule
 
 
 class Fit(Enum):
-    """How many values of a case, which is a pattern too, a clause's pattern matches."""
+    """Whether a clause's pattern matches all, none or possibly some of the values of a case.
+
+    A case is a pattern too.
+    """
 
     ALL = auto()
     NONE = auto()

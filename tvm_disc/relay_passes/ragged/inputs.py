@@ -42,8 +42,8 @@ class RaggedInputs:
         replaced: symbols that occur in no new parameter -> the equal symbol that replaces them.
 
     Raises:
-        BadInput: a name of ``ragged`` is not an input of rank 2 or more with dynamic sizes of axes
-            0 and 1.
+        BadInput: a name of ``ragged`` is not an input of rank 2 or more with symbols as sizes of
+            axes 0 and 1.
         Unsupported: another axis of an input has the length of the items.
     """
 
@@ -72,7 +72,7 @@ class RaggedInputs:
         for axis, dim in enumerate(found):
             if not isinstance(dim, tirx.Var):
                 raise BadInput(
-                    f"ragged: input '{param.name}': expected a dynamic size of axis {axis}, "
+                    f"ragged: input '{param.name}': expected a symbol as the size of axis {axis}, "
                     f"found {show(dim)}"
                 )
         self.replaced.update(zip(param.ty.shape.values[:2], found, strict=True))

@@ -99,7 +99,7 @@ def _imported(
     if any(v is not OWN and v is not given.variant for v in choice.variants):
         raise BadInput(
             f"dispatch of {group.name}: expected leaves that select the library or all generated "
-            "kernels, found a leaf with a single variant"
+            "kernels, found a leaf that selects one generated kernel"
         )
     return choice
 

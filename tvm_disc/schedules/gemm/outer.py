@@ -57,7 +57,7 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> PrimFunc:
                 blk.masked_store(c, start + at, total, mask)
 
     with blk.loop("pair", tirx.truncdiv(rows + (ROWS - 1), i64(ROWS))) as pair:
-        # An odd number of rows computes the last row twice.
+        # If the number of rows is odd, the last row is computed twice.
         numbers = [blk.bind("row", least(pair * ROWS + r, rows - 1)) for r in range(ROWS)]
         for own, row in zip(elems, numbers, strict=True):
             for t, held in enumerate(own):

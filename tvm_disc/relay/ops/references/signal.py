@@ -31,7 +31,7 @@ def stft(
     """Return the transforms of overlapping windows, ``[batch, frequencies, frames, 2]``."""
     frames = (data.shape[1] - n_fft) // hop_length + 1
     if data.shape[1] < n_fft:
-        raise ValueError("too little data")
+        raise ValueError(f"stft: expected at least n_fft = {n_fft} elements, found {data.shape[1]}")
     count = n_fft // 2 + 1 if onesided else n_fft
     begins = np.arange(frames)[:, None] * hop_length + np.arange(win_length)
     angle = -2j * np.pi * np.outer(np.arange(win_length), np.arange(count)) / win_length
